@@ -1,0 +1,43 @@
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+RUN := $(VENV)/bin/python
+REQUIREMENTS := requirements.txt constraints.txt pyproject.toml
+
+.PHONY: help demo test test-slow lint format clean
+.DELETE_ON_ERROR:
+
+help:  ## list these commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.core  ## set up, then show the main result
+	$(RUN) eval.py complexity
+	$(RUN) eval.py equivariance --config configs/sevnet_s.py --out runs/equivariance.png
+
+test: $(VENV)/.dev lint  ## set up, then lint and run the tests
+	$(RUN) -m pytest -n 2 -m "not slow"
+
+test-slow: $(VENV)/.dev  ## the long tests too
+	$(RUN) -m pytest -n 2
+
+lint: $(VENV)/.dev  ## check style without changing a file
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+
+format: $(VENV)/.dev  ## rewrite the files in the house style
+	$(RUN) -m ruff format .
+	$(RUN) -m ruff check --fix .
+
+clean:  ## remove what the other commands made
+	rm -rf $(VENV) runs build *.egg-info .pytest_cache .ruff_cache .hypothesis
+
+# A stamp file per set of packages: made anew when its requirements change.
+$(VENV)/.core: $(REQUIREMENTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -r requirements.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core $(wildcard requirements/*.txt)
+	$(PIP) -r requirements/dev.txt
+	@touch $@
