@@ -1,0 +1,1 @@
+"""Clean images in, noisy batches out. Only `pipeline` imports TensorFlow."""

@@ -1,0 +1,218 @@
+"""Noise laws: formulas only. The randomness comes in as the argument `draw`.
+
+One definition serves NumPy (tables, frozen streams) and TensorFlow (training,
+stateless): a law uses operators that both understand, and asks `draw` for
+`normal`, `laplace`, `uniform` (by shape) and `poisson` (by rate).
+A new law is a dataclass here and a line in `LAWS`.
+"""
+
+import dataclasses
+import math
+from typing import Any, Protocol
+
+import numpy as np
+
+from sevnet_jax.data import isp, maps
+
+MIXTURE_SPECKLE_8BIT = 90
+MIXTURE_POISSON = 6
+VARIANT_RANGE_8BIT = (60, 120)
+
+# The columns of the paper's tables, in its order; `*` marks the Laplace base.
+PAPER_COLUMNS = (
+    "gaussian:20",
+    "speckle:60",
+    "speckle:80",
+    "speckle:90",
+    "poisson:4",
+    "poisson:5",
+    "poisson:6",
+    "mixture",
+    "variant1",
+    "variant2",
+    "variant3",
+    "speckle*:60",
+    "speckle*:80",
+    "speckle*:90",
+    "variant1*",
+    "variant2*",
+    "variant3*",
+)
+
+
+class Draw(Protocol):
+    """A source of random arrays; every call gives fresh, independent values."""
+
+    def normal(self, shape: Any) -> Any: ...
+    def laplace(self, shape: Any) -> Any: ...
+    def uniform(self, shape: Any, low: float, high: float) -> Any: ...
+    def poisson(self, rate: Any) -> Any: ...
+    def sqrt(self, x: Any) -> Any: ...  # `x**0.5` is off by one ulp in eager TF
+
+
+class NumpyDraw:
+    """Draws from `RandomState`, a stream that NumPy promises never to change."""
+
+    def __init__(self, seed: int | tuple[int, ...]):
+        key = np.atleast_1d(np.asarray(seed, np.int64))
+        if key.min() < 0:
+            raise ValueError(f"a seed must not be negative, got {seed}")
+        # Two words a number, so that seeds beyond 32 bits stay distinct.
+        words = np.stack([key & 0xFFFFFFFF, key >> 32], -1).astype(np.uint32)
+        self._random = np.random.RandomState(words.ravel())
+
+    def normal(self, shape):
+        return self._random.standard_normal(shape).astype(np.float32)
+
+    def laplace(self, shape):
+        return self._random.laplace(0.0, 1.0, shape).astype(np.float32)
+
+    def uniform(self, shape, low=0.0, high=1.0):
+        return self._random.uniform(low, high, shape).astype(np.float32)
+
+    def poisson(self, rate):
+        return self._random.poisson(rate).astype(np.float32)
+
+    def sqrt(self, x):
+        return np.sqrt(x)
+
+
+def _check_level(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be finite and not negative, got {value}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian:
+    """Noise of one level; a range draws the level once an image."""
+
+    level_8bit: float
+    max_level_8bit: float | None = None
+
+    def __post_init__(self):
+        _check_level("gaussian level", self.level_8bit)
+        if self.max_level_8bit is not None:
+            _check_level("gaussian level", self.max_level_8bit)
+            if self.max_level_8bit < self.level_8bit:
+                raise ValueError(
+                    "a gaussian range runs from low to high, got "
+                    f"{self.level_8bit:g}-{self.max_level_8bit:g}"
+                )
+
+    def __call__(self, clean, draw: Draw):
+        sigma = self.level_8bit / 255
+        if self.max_level_8bit is not None:
+            sigma = draw.uniform((), sigma, self.max_level_8bit / 255)
+        return clean + sigma * draw.normal(clean.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Speckle:
+    """Noise whose spread grows with the square root of the signal."""
+
+    level_8bit: float
+    base: str = "normal"
+
+    def __post_init__(self):
+        _check_level("speckle level", self.level_8bit)
+
+    def __call__(self, clean, draw: Draw):
+        n = getattr(draw, self.base)(clean.shape)
+        return clean + self.level_8bit / 255 * draw.sqrt(clean) * n
+
+
+@dataclasses.dataclass(frozen=True)
+class Poisson:
+    """Photon counts of 256 levels, their deviation enlarged by `alpha`."""
+
+    alpha: float
+
+    def __post_init__(self):
+        _check_level("poisson alpha", self.alpha)
+
+    def __call__(self, clean, draw: Draw):
+        return clean + self.alpha * (draw.poisson(256 * clean) / 256 - clean)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """The noise terms of the strongest speckle and the strongest poisson."""
+
+    def __call__(self, clean, draw: Draw):
+        speckle = Speckle(MIXTURE_SPECKLE_8BIT)(clean, draw)
+        return speckle + Poisson(MIXTURE_POISSON)(clean, draw) - clean
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """Speckle whose level follows one of the three maps, the same for R, G, B."""
+
+    number: int
+    base: str = "normal"
+
+    def __call__(self, clean, draw: Draw):
+        height, width = clean.shape[:2]
+        low, high = VARIANT_RANGE_8BIT
+        level_map = maps.level_map(self.number, height, width)[..., None]
+        phi = (low + (high - low) * level_map) / 255
+        n = getattr(draw, self.base)(clean.shape)
+        return clean + phi * draw.sqrt(clean) * n
+
+
+Law = Gaussian | Speckle | Poisson | Mixture | Variant | isp.Isp
+
+
+# The names that `parse` knows: laws without a level, and makers from the text after
+# the colon.
+_FIXED = {
+    "mixture": Mixture(),
+    **{f"variant{i}": Variant(i) for i in (1, 2, 3)},
+    **{f"variant{i}*": Variant(i, "laplace") for i in (1, 2, 3)},
+    "isp": isp.Isp(),
+}
+_MAKERS = {
+    "gaussian": lambda text: Gaussian(*_numbers(text, most=2)),
+    "speckle": lambda text: Speckle(*_numbers(text)),
+    "speckle*": lambda text: Speckle(*_numbers(text), "laplace"),
+    "poisson": lambda text: Poisson(*_numbers(text)),
+    "isp": lambda text: isp.Isp(curves=text),
+}
+CHOICES = (
+    "gaussian:S, gaussian:LOW-HIGH, speckle:S, speckle*:S, poisson:A, mixture, "
+    "variant1, variant2, variant3, variant1*, variant2*, variant3*, isp, isp:CURVES.mat"
+)
+
+
+def _numbers(text: str, most: int = 1) -> list[float]:
+    try:
+        return [float(text)]  # first as a whole: "-5" is a number, not a range
+    except ValueError:
+        return [float(part) for part in text.split("-", most - 1)]
+
+
+def parse(name: str) -> Law:
+    """Returns the law of a name such as `gaussian:5-20`, `speckle*:60`, `mixture`."""
+    head, colon, text = name.partition(":")
+    if not colon and head in _FIXED:
+        return _FIXED[head]
+    if not colon or head not in _MAKERS:
+        raise ValueError(f"noise {name!r} is not known; choose from {CHOICES}")
+    try:
+        return _MAKERS[head](text)
+    except ValueError as error:
+        raise ValueError(f"noise {name!r}: {error}") from None
+
+
+def sample(
+    law: Law, clean: np.ndarray, *, seed: int | tuple[int, ...], clip: bool = True
+) -> np.ndarray:
+    """Returns `clean` [H, W, 3] float32 in [0, 1] with noise, float32.
+
+    `seed` may be a tuple such as (seed, index of the image in its set).
+    """
+    if clean.dtype != np.float32 or clean.ndim != 3:
+        raise ValueError(f"need float32 [H, W, C], got {clean.dtype} {clean.shape}")
+    if not (clean.min() >= 0 and clean.max() <= 1):  # NaN fails this as well
+        raise ValueError(f"need [0, 1], got [{clean.min():g}, {clean.max():g}]")
+    noisy = law(clean, NumpyDraw(seed))
+    return np.clip(noisy, 0, 1) if clip else noisy
