@@ -161,7 +161,8 @@ class Isp:
         light = _srgb_to_linear(to_light(clean))
         raw = mosaic(light @ to_camera.T, pattern) * gains
         noise = self._sigma(raw, draw) * draw.normal(raw.shape)
-        noisy = np.clip(clean + develop(raw + noise) - develop(raw), 0, 1)
+        # The difference first: without noise it is 0, and the image stays as it is.
+        noisy = np.clip(clean + (develop(raw + noise) - develop(raw)), 0, 1)
 
         quality = int(
             draw.uniform((), JPEG_QUALITY_RANGE[0], JPEG_QUALITY_RANGE[1] + 1)

@@ -1,0 +1,193 @@
+"""Camera noise: each step against an oracle, and the noise as strong as stated."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sevnet_jax.data import isp, noise
+
+GREEN = np.array(
+    [
+        [0, 0, -1, 0, 0],
+        [0, 0, 2, 0, 0],
+        [-1, 2, 4, 2, -1],
+        [0, 0, 2, 0, 0],
+        [0, 0, -1, 0, 0],
+    ]
+)
+ALONG_ROW = np.array(
+    [
+        [0, 0, 0.5, 0, 0],
+        [0, -1, 0, -1, 0],
+        [-1, 4, 5, 4, -1],
+        [0, -1, 0, -1, 0],
+        [0, 0, 0.5, 0, 0],
+    ]
+)
+OPPOSITE = np.array(
+    [
+        [0, 0, -1.5, 0, 0],
+        [0, 2, 0, 2, 0],
+        [-1.5, 0, 6, 0, -1.5],
+        [0, 2, 0, 2, 0],
+        [0, 0, -1.5, 0, 0],
+    ]
+)
+
+
+def demosaic_pixel_by_pixel(raw, pattern):
+    """Malvar's rules in words: which kernel, at which site, for which channel."""
+    padded = np.pad(raw, 2, mode="reflect")
+    image = np.empty((*raw.shape, 3))
+    for y in range(raw.shape[0]):
+        for x in range(raw.shape[1]):
+            window = padded[y : y + 5, x : x + 5]
+            here = pattern[y % 2, x % 2]
+            for channel in range(3):
+                if channel == here:
+                    kernel = np.zeros((5, 5))
+                    kernel[2, 2] = 8
+                elif channel == 1:
+                    kernel = GREEN
+                elif here == 1:
+                    in_row = pattern[y % 2, 1 - x % 2] == channel
+                    kernel = ALONG_ROW if in_row else ALONG_ROW.T
+                else:
+                    kernel = OPPOSITE
+                image[y, x, channel] = (kernel * window).sum() / 8
+    return image
+
+
+@pytest.mark.parametrize("pattern", isp.BAYER, ids=["RGGB", "GRBG", "GBRG", "BGGR"])
+@pytest.mark.parametrize("shape", [(8, 8), (9, 11), (16, 7)])
+def test_demosaic_equals_the_kernels_pixel_by_pixel(pattern, shape):
+    raw = np.random.RandomState(0).uniform(size=shape)
+    expected = demosaic_pixel_by_pixel(raw, pattern)
+    np.testing.assert_allclose(isp.demosaic(raw, pattern), expected, atol=1e-12)
+
+
+def test_the_four_patterns_are_the_four_shifts_of_one():
+    shifts = [np.roll(isp.BAYER[0], (y, x), (0, 1)) for y in (0, 1) for x in (0, 1)]
+    assert {s.tobytes() for s in shifts} == {p.tobytes() for p in isp.BAYER}
+
+
+def test_demosaic_alone_on_kodak(load_set):
+    """34.0 dB over the set's pixels: sRGB values, RGGB, whole images."""
+    errors = []
+    for clean in load_set("test/Kodak24"):
+        restored = isp.demosaic(isp.mosaic(clean, isp.BAYER[0]), isp.BAYER[0])
+        errors.append(np.mean((np.clip(restored, 0, 1) - clean) ** 2, dtype=np.float64))
+    assert -10 * math.log10(np.mean(errors)) == pytest.approx(34.0, abs=0.15)
+
+
+def test_without_noise_the_image_comes_back_exactly(rng_image):
+    law = isp.Isp(shot=0.0, jpeg=0.0)
+    for seed in range(8):
+        np.testing.assert_array_equal(
+            noise.sample(law, rng_image, seed=seed), rng_image
+        )
+
+
+@pytest.fixture
+def rng_image():
+    coarse = np.random.RandomState(1).uniform(size=(9, 12, 3)).astype(np.float32)
+    return np.kron(coarse, np.ones((8, 8, 1), np.float32))
+
+
+def test_jpeg_comes_with_probability_one_half(rng_image):
+    law = isp.Isp(shot=0.0)
+    untouched = [
+        np.array_equal(noise.sample(law, rng_image, seed=seed), rng_image)
+        for seed in range(200)
+    ]
+    assert np.mean(untouched) == pytest.approx(0.5, abs=0.12)
+    compressed = noise.sample(isp.Isp(shot=0.0, jpeg=1.0), rng_image, seed=0)
+    assert 0 < np.abs(compressed - rng_image).mean() < 0.05
+
+
+def crops(images, size=128):
+    """The centre and four corners' crops of each image."""
+    for image in images:
+        height, width = (side - size for side in image.shape[:2])
+        for y, x in [(0, 0), (0, 1), (1, 0), (1, 1), (0.5, 0.5)]:
+            top, left = int(y * height), int(x * width)
+            yield image[top : top + size, left : left + size]
+
+
+@pytest.mark.parametrize("with_curves", [False, True])
+def test_levels_spread_as_stated(with_curves, load_set, image_sets):
+    """About 25 dB in the mean; a tenth below 15, half below 26, a tenth above 34."""
+    curves = str(image_sets / "crf" / "201_CRF_data.mat") if with_curves else None
+    levels = []
+    for i, clean in enumerate(crops(load_set("test/Kodak24"))):
+        noisy = noise.sample(isp.Isp(curves), clean, seed=(0, i))
+        levels.append(-10 * math.log10(np.mean((noisy - clean) ** 2)))
+    assert np.mean(levels) == pytest.approx(25, abs=2)
+    np.testing.assert_allclose(
+        np.percentile(levels, [10, 50, 90]), [15, 26, 34], atol=3
+    )
+
+
+def test_noise_is_correlated_in_space_and_between_channels():
+    """White noise has none: 3 standard errors of a correlation here are 0.03."""
+    clean = np.full((128, 128, 3), 0.5, np.float32)
+    law = isp.Isp(jpeg=0.0)
+    beside, across = [], []
+    for seed in range(8):
+        n = noise.sample(law, clean, seed=seed) - clean
+        beside.append(np.corrcoef(n[:, 1:, 0].ravel(), n[:, :-1, 0].ravel())[0, 1])
+        across.append(np.corrcoef(n[..., 0].ravel(), n[..., 1].ravel())[0, 1])
+    assert np.mean(beside) > 0.15
+    assert np.mean(np.abs(across)) > 0.05
+
+
+class Fixed:
+    """A `draw` that gives the same value each time."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def uniform(self, shape, low, high):
+        return np.full(shape, low + self.value * (high - low), np.float32)
+
+    def normal(self, shape):
+        return np.full(shape, self.value, np.float32)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_raw_variance_is_affine_in_the_light(value):
+    raw = np.array([0.0, 0.3, 1.0], np.float32)
+    sigma = isp.Isp()._sigma(raw, Fixed(value))
+    shot = 10 ** (-4 + 2 * value)
+    read = math.exp(2.2 * math.log(shot) + 1.2 + 0.26 * value)
+    np.testing.assert_allclose(sigma**2, shot * raw + read, rtol=1e-4)
+
+
+def test_colour_matrices_keep_grey():
+    for seed in range(5):
+        matrix = isp._rgb_to_camera(noise.NumpyDraw(seed))
+        np.testing.assert_allclose(matrix.sum(1), 1, rtol=1e-6)
+        assert np.linalg.cond(matrix) < 20
+
+
+def test_every_measured_curve_and_its_inverse_cancel(image_sets):
+    law = isp.Isp(str(image_sets / "crf" / "201_CRF_data.mat"))
+    light = np.linspace(0, 1, 1001, dtype=np.float32)
+    for value in np.linspace(0, 0.999, 201):
+        to_light, to_image = law._response(Fixed(value))
+        image = to_image(light)
+        np.testing.assert_allclose(to_image(to_light(image)), image, atol=2e-3)
+
+
+def test_a_file_without_curves_is_named(tmp_path):
+    path = tmp_path / "other.mat"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match=r"other\.mat"):
+        isp.Isp(str(path))
+
+
+@pytest.mark.parametrize("shot", [-1.0, float("nan"), float("inf")])
+def test_bad_shot_noise_is_named(shot):
+    with pytest.raises(ValueError, match=str(shot)):
+        isp.Isp(shot=shot)
