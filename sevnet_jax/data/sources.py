@@ -1,0 +1,191 @@
+"""Clean images: `len(source)` and `source[i]` -> [H, W, 3], uint8 or uint16.
+
+Nothing is decoded before it is asked for; then it is kept while the cache has room.
+A new kind of source is a subclass of `Source` and a line in `open_one`.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from sevnet_jax.data import dead_leaves, images
+
+CACHE_BYTES = 2 * 1024**3
+
+_log = logging.getLogger(__name__)
+
+
+class Cache:
+    """Images in memory up to a budget of bytes, shared by several sources.
+
+    It fills up and then stays: with uniform draws no image is likelier than another.
+    """
+
+    def __init__(self, budget: int = CACHE_BYTES):
+        self.budget = budget
+        self.used = 0
+        self._images: dict[object, np.ndarray] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: object) -> np.ndarray | None:
+        return self._images.get(key)
+
+    def put(self, key: object, image: np.ndarray) -> None:
+        with self._lock:
+            if key not in self._images and self.used + image.nbytes <= self.budget:
+                self.used += image.nbytes
+                self._images[key] = image
+
+
+class Source:
+    """Numbered images of which unreadable ones are replaced by the next readable.
+
+    Which image stands at a number depends on the files alone, not on the order of
+    the requests: batches stay reproducible. `skipped` counts what was left out.
+    """
+
+    def __init__(self, name: str, count: int, min_side: int, cache: Cache):
+        self.name, self.min_side = name, min_side
+        self.skipped = 0
+        self._count = count
+        self._cache = cache
+        self._bad: set[int] = set()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def load(self, index: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def label(self, index: int) -> str:
+        return f"{self.name} number {index}"
+
+    def skip(self, label: str, reason: str) -> None:
+        self.skipped += 1
+        _log.warning("skipped %s: %s", label, " ".join(reason.split()))
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        for step in range(self._count):
+            image = self._get((index + step) % self._count)
+            if image is not None:
+                return image
+        raise ValueError(f"none of the images of {self.name!r} can be read")
+
+    def _get(self, index: int) -> np.ndarray | None:
+        image = self._cache.get((self, index))
+        if image is not None or index in self._bad:
+            return image
+        try:
+            image = self.load(index)
+            if min(image.shape[:2]) < self.min_side:
+                raise ValueError(too_small(image.shape, self.min_side))
+        except Exception as error:  # a decoder may raise anything on a broken file
+            with self._lock:
+                if index not in self._bad:  # another thread may have been here
+                    self._bad.add(index)
+                    self.skip(self.label(index), str(error))
+            return None
+        self._cache.put((self, index), image)
+        return image
+
+
+def too_small(shape: tuple[int, ...], min_side: int) -> str:
+    return f"{shape[0]}x{shape[1]} is smaller than {min_side}x{min_side}"
+
+
+class Folder(Source):
+    """The images below a folder, in the order of their paths."""
+
+    def __init__(self, path: str | Path, min_side: int = 1, cache: Cache | None = None):
+        super().__init__(str(path), 0, min_side, cache or Cache())
+        if not Path(path).is_dir():
+            raise ValueError(f"no folder {str(path)!r}")
+        endings = images.extensions()
+        found = sorted(
+            p
+            for p in Path(path).rglob("*")
+            if p.suffix.lower() in endings and p.is_file()
+        )
+        if not found:
+            raise ValueError(f"no images in {str(path)!r}")
+        self._paths = [p for p in found if self._fits(p)]
+        self._count = len(self._paths)
+        if not self._paths:
+            raise ValueError(
+                f"none of the {len(found)} images in {str(path)!r} can be read and is "
+                f"{min_side}x{min_side} or larger"
+            )
+
+    def _fits(self, path: Path) -> bool:
+        try:
+            size = images.read_size(path)
+        except Exception as error:
+            self.skip(str(path), str(error))
+            return False
+        if min(size) < self.min_side:
+            self.skip(str(path), too_small(size, self.min_side))
+            return False
+        return True
+
+    def load(self, index: int) -> np.ndarray:
+        return images.read(self._paths[index])
+
+    def label(self, index: int) -> str:
+        return str(self._paths[index])
+
+
+class DeadLeaves(Source):
+    """Drawn images: no files, no download, no licence."""
+
+    def __init__(
+        self,
+        count: int = 2000,
+        size: int = 256,
+        seed: int = 0,
+        min_side: int = 1,
+        cache: Cache | None = None,
+    ):
+        size = max(size, min_side)
+        super().__init__("dead_leaves", count, min_side, cache or Cache())
+        self._size, self._seed = size, seed
+
+    def load(self, index: int) -> np.ndarray:
+        return dead_leaves.render(self._size, seed=(self._seed, index))
+
+
+def open_one(spec: str, min_side: int = 1, cache: Cache | None = None) -> Source:
+    """Returns the source of a folder, `tfds:NAME[:SPLIT]` or `dead_leaves`."""
+    cache = cache or Cache()
+    if spec == "dead_leaves":
+        return DeadLeaves(min_side=min_side, cache=cache)
+    if spec.startswith("tfds:"):
+        from sevnet_jax.data import tfds_source
+
+        return tfds_source.open_prepared(spec.removeprefix("tfds:"), min_side, cache)
+    if not Path(spec).is_dir():
+        raise ValueError(
+            f"no folder {spec!r}; a source is a folder, tfds:NAME or dead_leaves"
+        )
+    return Folder(spec, min_side, cache)
+
+
+def open_sources(
+    spec: str | Mapping[str, float], min_side: int = 1, cache_bytes: int = CACHE_BYTES
+) -> list[tuple[Source, float]]:
+    """Returns sources and their shares, which sum to 1.
+
+    `spec` is one source, or several with weights: {"photos": 3, "dead_leaves": 1}.
+    Images with a side below `min_side` are skipped.
+    """
+    weights = {spec: 1.0} if isinstance(spec, str) else dict(spec)
+    if not weights:
+        raise ValueError("no source is given")
+    for name, weight in weights.items():
+        if not 0 < weight < float("inf"):
+            raise ValueError(f"weight of {name!r} must be positive, got {weight}")
+    cache, total = Cache(cache_bytes), sum(weights.values())
+    return [(open_one(s, min_side, cache), w / total) for s, w in weights.items()]
