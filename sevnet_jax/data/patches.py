@@ -1,0 +1,36 @@
+"""Patches cut from images and turned: views and one copy, no randomness of its own."""
+
+import numpy as np
+
+from sevnet_jax.data import images
+
+
+def pick(u: float, count: int) -> int:
+    """Returns the number in 0..count-1 at which `u` in [0, 1] points."""
+    return min(int(u * count), count - 1)
+
+
+def crop(image: np.ndarray, y: float, x: float, side: int) -> np.ndarray:
+    """Returns a window of `side`; y and x in [0, 1] span its possible places."""
+    height, width = image.shape[:2]
+    top, left = pick(y, height - side + 1), pick(x, width - side + 1)
+    return image[top : top + side, left : left + side]
+
+
+def orient(patch: np.ndarray, flip: bool, turns: int) -> np.ndarray:
+    """Returns the patch mirrored left to right if `flip`, then turned by 90 degrees."""
+    return np.rot90(patch[:, ::-1] if flip else patch, turns)
+
+
+def shrink(patch: np.ndarray, factor: int) -> np.ndarray:
+    """Returns float32 in [0, 1], each value the mean of factor x factor pixels."""
+    values = images.to_float(patch)
+    if factor == 1:
+        return values
+    side = patch.shape[0] // factor
+    return values.reshape(side, factor, side, factor, 3).mean((1, 3))
+
+
+def fitting_factor(image: np.ndarray, factor: int, side: int) -> int:
+    """Returns `factor`, or the largest below it for which `side` still fits."""
+    return max(1, min(factor, min(image.shape[:2]) // side))

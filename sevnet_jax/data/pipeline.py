@@ -1,0 +1,226 @@
+"""Noisy batches for training, each value a function of (seed, step, row).
+
+The one module that imports TensorFlow. The row counts in the global batch: one host
+or eight make the same batch, each its own rows, from any step on, at any parallelism.
+"""
+
+import collections
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+import jax
+import numpy as np
+import tensorflow as tf
+
+from sevnet_jax.data import noise, patches, sources
+
+MAX_BATCH = 2**20  # rows of a step have this many seeds to themselves
+MAX_SEED = 2**31
+PREFETCH = 4  # batches
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What is in a batch. `source` may be several with weights, see `sources`."""
+
+    source: str | Mapping[str, float] = "dead_leaves"
+    noise: str = "gaussian:5-20"
+    batch_size: int = 4
+    patch_size: int = 128
+    seed: int = 0
+    clip: bool = False
+    downscale_probability: float = 0.0
+    downscale_factors: tuple[int, ...] = (2,)
+    cache_bytes: int = sources.CACHE_BYTES
+
+    def __post_init__(self):
+        for name, most in [("batch_size", MAX_BATCH), ("patch_size", 2**15)]:
+            if not 1 <= getattr(self, name) <= most:
+                raise ValueError(f"{name} must be 1..{most}, got {getattr(self, name)}")
+        if not 0 <= self.seed < MAX_SEED:
+            raise ValueError(f"seed must be 0..{MAX_SEED - 1}, got {self.seed}")
+        if not 0 <= self.downscale_probability <= 1:
+            raise ValueError(
+                f"downscale_probability must be 0..1, got {self.downscale_probability}"
+            )
+        factors = self.downscale_factors
+        if not factors or any(f != int(f) or f < 1 for f in factors):
+            raise ValueError(f"downscale_factors must be whole, >= 1, got {factors}")
+        noise.parse(self.noise)
+
+
+class TensorFlowDraw:
+    """Random tensors for one example, without state; every call gives fresh ones."""
+
+    def __init__(self, seed: int, step: tf.Tensor, row: tf.Tensor):
+        self._seed = seed
+        self._example = tf.cast(step, tf.int64) * MAX_BATCH + tf.cast(row, tf.int64)
+        self._calls = 0
+
+    def _key(self) -> tf.Tensor:
+        call = self._seed << 32 | self._calls
+        self._calls += 1
+        return tf.stack([tf.constant(call, tf.int64), self._example])
+
+    def _bits(self, count: int) -> tf.Tensor:
+        """Floats [count] spread evenly over [-2^31, 2^31]."""
+        bits = tf.random.stateless_uniform(
+            (count,), self._key(), minval=None, maxval=None, dtype=tf.int32
+        )
+        return tf.cast(bits, tf.float32)
+
+    def uniform(self, shape, low=0.0, high=1.0):
+        unit = tf.reshape(self._bits(math.prod(shape)) * 2.0**-32 + 0.5, shape)
+        return low + (high - low) * unit
+
+    def normal(self, shape):
+        # Box-Muller takes half the time of tf.random.stateless_normal on a CPU, and
+        # noise is most of the pipeline's work.
+        count = math.prod(shape)
+        half = (count + 1) // 2
+        bits = self._bits(2 * half)
+        unit = tf.maximum(bits[:half] * 2.0**-32 + 0.5, 2.0**-26)  # no log of 0
+        radius = tf.sqrt(-2.0 * tf.math.log(unit))
+        angle = bits[half:] * (math.pi * 2.0**-31)
+        both = tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], 0)
+        return tf.reshape(both[:count], shape)
+
+    def laplace(self, shape):
+        # Sign and size of one uniform number in [-1, 1].
+        signed = self._bits(math.prod(shape)) * 2.0**-31
+        size = -tf.math.log(tf.maximum(1.0 - tf.abs(signed), 2.0**-26))
+        return tf.reshape(tf.sign(signed) * size, shape)
+
+    def poisson(self, rate):
+        return tf.random.stateless_poisson(
+            tf.shape(rate), self._key(), rate, tf.float32
+        )
+
+    def sqrt(self, x):
+        return tf.sqrt(x)
+
+
+class _Reader:
+    """Clean patches from uniform numbers; runs in NumPy, called from the graph."""
+
+    COUNT = 8  # uniform numbers a patch
+
+    def __init__(self, config: Config):
+        self._config = config
+        opened = sources.open_sources(
+            config.source, config.patch_size, config.cache_bytes
+        )
+        self._sources = [source for source, _ in opened]
+        self._shares = np.cumsum([share for _, share in opened])
+        for source in self._sources:
+            source[0]  # a source of which nothing can be read fails here
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        config, side = self._config, self._config.patch_size
+        chosen = np.searchsorted(self._shares, u[0], side="right")
+        source = self._sources[min(chosen, len(self._sources) - 1)]
+        image = source[patches.pick(u[1], len(source))]
+        factor = 1
+        if u[2] < config.downscale_probability:
+            factor = config.downscale_factors[
+                patches.pick(u[3], len(config.downscale_factors))
+            ]
+            factor = patches.fitting_factor(image, factor, side)
+        patch = patches.crop(image, u[4], u[5], side * factor)
+        patch = patches.orient(patch, u[6] < 0.5, patches.pick(u[7], 4))
+        return patches.shrink(patch, factor)
+
+
+def make_dataset(
+    config: Config,
+    start_step: int = 0,
+    host: int = 0,
+    hosts: int = 1,
+    parallelism: int | None = None,
+) -> tf.data.Dataset:
+    """Returns this host's rows of every batch from `start_step` on, without end.
+
+    An element is {"clean", "noisy"}, float32 [batch_size / hosts, H, W, 3].
+    """
+    if start_step < 0:
+        raise ValueError(f"start_step must not be negative, got {start_step}")
+    if hosts < 1 or not 0 <= host < hosts or config.batch_size % hosts:
+        raise ValueError(
+            f"batch_size {config.batch_size} cannot be split for host {host} of {hosts}"
+        )
+    # TensorFlow would take the memory that JAX needs; it must not see the GPU.
+    tf.config.set_visible_devices([], "GPU")
+    read, law = _Reader(config), noise.parse(config.noise)
+    shape = (config.patch_size, config.patch_size, 3)
+    rows = config.batch_size // hosts
+
+    def numpy_noise(clean, step, row):
+        return law(clean, noise.NumpyDraw((config.seed, int(step), int(row))))
+
+    def make_example(count: tf.Tensor) -> dict[str, tf.Tensor]:
+        step, row = count // rows, host * rows + count % rows
+        draw = TensorFlowDraw(config.seed, step, row)
+        clean = tf.numpy_function(read, [draw.uniform((read.COUNT,))], tf.float32)
+        clean = tf.ensure_shape(clean, shape)
+        if getattr(law, "numpy_only", False):
+            noisy = tf.numpy_function(numpy_noise, [clean, step, row], tf.float32)
+            noisy = tf.ensure_shape(noisy, shape)
+        else:
+            noisy = law(clean, draw)
+        if config.clip:
+            noisy = tf.clip_by_value(noisy, 0.0, 1.0)
+        return {"clean": clean, "noisy": noisy}
+
+    parallelism = parallelism or os.cpu_count() or 1
+    options = tf.data.Options()
+    options.deterministic = True
+    options.threading.private_threadpool_size = parallelism
+    options.threading.max_intra_op_parallelism = 1  # examples run side by side
+    return (
+        tf.data.Dataset.range(start_step * rows, np.iinfo(np.int64).max)
+        .map(make_example, num_parallel_calls=parallelism)
+        .batch(rows, drop_remainder=True)
+        .prefetch(PREFETCH)
+        .with_options(options)
+    )
+
+
+def make_batches(
+    config: Config,
+    start_step: int = 0,
+    host: int = 0,
+    hosts: int = 1,
+    parallelism: int | None = None,
+) -> Iterator[Batch]:
+    """Returns the elements of `make_dataset` as NumPy arrays."""
+    dataset = make_dataset(config, start_step, host, hosts, parallelism)
+    return dataset.as_numpy_iterator()
+
+
+def prefetch_to_device(
+    batches: Iterable[Batch],
+    sharding: jax.sharding.Sharding | None = None,
+    depth: int = 2,
+) -> Iterator[dict[str, jax.Array]]:
+    """Yields batches as device arrays, `depth` ahead of their use.
+
+    With a sharding, every host passes its own rows and gets the global array.
+    """
+
+    def put(array: np.ndarray) -> jax.Array:
+        if sharding is None:
+            return jax.device_put(array)
+        return jax.make_array_from_process_local_data(sharding, array)
+
+    iterator = iter(batches)
+    ahead = collections.deque(
+        jax.tree.map(put, batch) for batch in itertools.islice(iterator, depth)
+    )
+    while ahead:
+        yield ahead.popleft()
+        ahead.extend(jax.tree.map(put, b) for b in itertools.islice(iterator, 1))
