@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import math
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 
 import jax
@@ -190,16 +191,30 @@ def make_dataset(
     )
 
 
+class Batches(Iterator[Batch]):
+    """The elements of a dataset as NumPy arrays.
+
+    The dataset's threads call Python. They have to end before the interpreter does,
+    or its exit waits for them for ever: hence the finalizer, which also runs at exit.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset):
+        self._held = [dataset.as_numpy_iterator()]
+        weakref.finalize(self, self._held.clear)
+
+    def __next__(self) -> Batch:
+        return next(self._held[0])
+
+
 def make_batches(
     config: Config,
     start_step: int = 0,
     host: int = 0,
     hosts: int = 1,
     parallelism: int | None = None,
-) -> Iterator[Batch]:
+) -> Batches:
     """Returns the elements of `make_dataset` as NumPy arrays."""
-    dataset = make_dataset(config, start_step, host, hosts, parallelism)
-    return dataset.as_numpy_iterator()
+    return Batches(make_dataset(config, start_step, host, hosts, parallelism))
 
 
 def prefetch_to_device(

@@ -143,7 +143,7 @@ class DeadLeaves(Source):
 
     def __init__(
         self,
-        count: int = 2000,
+        count: int = 1000,
         size: int = 256,
         seed: int = 0,
         min_side: int = 1,
