@@ -12,6 +12,7 @@ import sevnet_jax
 from sevnet_jax import equivariance
 from sevnet_jax.config import build_model, load_config
 from sevnet_jax.evaluation import complexity, report
+from sevnet_jax.runtime import use_compilation_cache
 
 
 def run_complexity(args: argparse.Namespace) -> int:
@@ -128,6 +129,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
+    use_compilation_cache()
     try:
         return args.run(args)
     except (ValueError, OSError) as error:

@@ -9,7 +9,12 @@ import jax
 import numpy as np
 import pytest
 
+ROOT = Path(__file__).resolve().parent.parent
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Test processes share what they compile, and a second run finds it.
+jax.config.update("jax_compilation_cache_dir", str(ROOT / ".pytest_cache" / "xla"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
@@ -17,7 +22,7 @@ hypothesis.settings.load_profile("repeatable")
 @pytest.fixture(scope="session")
 def project() -> Path:
     """The project's root folder."""
-    return Path(__file__).resolve().parent.parent
+    return ROOT
 
 
 @pytest.fixture(scope="session")
