@@ -1,0 +1,6 @@
+"""SEVNet in JAX: a blind image denoiser that keeps f(kx) = k f(x)."""
+
+from sevnet_jax.evaluation import equivariance
+from sevnet_jax.models import create_model, list_models
+
+__all__ = ["create_model", "equivariance", "list_models"]

@@ -1,0 +1,24 @@
+"""Homogeneous Flax modules: primitives, blocks, networks. Imports nothing of ours."""
+
+from sevnet_jax.models.layers import (
+    SEVB,
+    ConstantScaling,
+    Conv,
+    HeterogeneousNormalization,
+    InteractiveGating,
+    NormalizedSelfModulator,
+)
+from sevnet_jax.models.sevnet import ABLATIONS, SEVNet, create_model, list_models
+
+__all__ = [
+    "ABLATIONS",
+    "SEVB",
+    "ConstantScaling",
+    "Conv",
+    "HeterogeneousNormalization",
+    "InteractiveGating",
+    "NormalizedSelfModulator",
+    "SEVNet",
+    "create_model",
+    "list_models",
+]

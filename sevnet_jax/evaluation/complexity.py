@@ -1,0 +1,93 @@
+"""Parameters and multiply-accumulates of a model, counted from its traced program."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.extend import core
+
+# Parameters and MACs at 256x256 in the paper's complexity table.
+PAPER = {"sevnet": (31.32e6, 158.69e9), "sevnet_lw": (16.28e6, 76.50e9)}
+PAPER_SIZE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Complexity:
+    """What a model costs for one image of size x size pixels."""
+
+    name: str
+    size: int
+    params: int
+    macs: int
+    macs_per_pixel: float
+    paper_params: float | None  # only for the size that the paper reports
+    paper_macs: float | None
+
+
+def measure_complexity(name: str, model: nn.Module, size: int = 256) -> Complexity:
+    """Counts of `model`, beside the paper's if it has a model of this name."""
+    if size < 1:
+        raise ValueError(f"the image size must be at least 1, got {size}")
+    image = jax.ShapeDtypeStruct((1, size, size, model.channels), jnp.float32)
+    params = jax.eval_shape(model.init, jax.random.key(0), image)
+    macs = count_macs(model.apply, params, image)
+    paper = PAPER.get(name, (None, None)) if size == PAPER_SIZE else (None, None)
+    return Complexity(
+        name, size, count_params(params), macs, macs / size**2, paper[0], paper[1]
+    )
+
+
+def count_params(params: Any) -> int:
+    """The number of values in a pytree of arrays or shapes."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+
+
+def count_macs(fn: Callable, *args: Any) -> int:
+    """Multiply-accumulates of the convolutions and matrix products in `fn(*args)`.
+
+    Zero padding counts as pixels, as is the custom; the zeros that a transposed
+    convolution puts between pixels do not. Of two branches the costlier counts.
+    """
+    return _count(jax.make_jaxpr(fn)(*args).jaxpr)
+
+
+def _count(jaxpr: core.Jaxpr) -> int:
+    return sum(_count_equation(equation) for equation in jaxpr.eqns)
+
+
+def _count_equation(equation: core.JaxprEqn) -> int:
+    params = equation.params
+    match equation.primitive.name:
+        case "conv_general_dilated":
+            kernel = equation.invars[1].aval.shape
+            outputs = math.prod(equation.outvars[0].aval.shape)
+            features = kernel[params["dimension_numbers"].rhs_spec[0]]
+            holes = math.prod(params["lhs_dilation"])
+            return outputs * math.prod(kernel) // features // holes
+        case "dot_general":
+            (contracted, _), _ = params["dimension_numbers"]
+            left = equation.invars[0].aval.shape
+            depth = math.prod(left[axis] for axis in contracted)
+            return math.prod(equation.outvars[0].aval.shape) * depth
+        case "scan":
+            return params["length"] * sum(map(_count, _inner_jaxprs(params)))
+        case "cond":
+            return max(map(_count, _inner_jaxprs(params)))
+        case "while":
+            if any(map(_count, _inner_jaxprs(params))):
+                raise ValueError("a while loop's MACs cannot be counted; use lax.scan")
+            return 0
+    return sum(map(_count, _inner_jaxprs(params)))
+
+
+def _inner_jaxprs(params: dict[str, Any]) -> Iterator[core.Jaxpr]:
+    is_jaxpr = lambda leaf: isinstance(leaf, core.Jaxpr | core.ClosedJaxpr)  # noqa: E731
+    for leaf in jax.tree.leaves(params, is_leaf=is_jaxpr):
+        if isinstance(leaf, core.ClosedJaxpr):
+            yield leaf.jaxpr
+        elif isinstance(leaf, core.Jaxpr):
+            yield leaf

@@ -1,0 +1,224 @@
+"""Measures and asserts f(kx) = k^d f(x) and f(x + b) = f(x) + b.
+
+Scaling by a power of two only moves exponents in floating point, so there the law is
+checked with `==`. A tolerance is for other scales only, where k x itself is rounded.
+"""
+
+import dataclasses
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+SCALES = (*(2.0**n for n in (-40, -20, -8, -1, 1, 8, 20, 40)), 0.1, 1 / 3, 3.0, 1000.0)
+SHIFTS = (-2.0, -0.3, 0.1, 1.0)
+# The largest error, in units of the coarsest dtype's epsilon, put down to rounding.
+TOLERANCE_IN_EPSILONS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """How well the law holds at one scale or shift."""
+
+    value: float  # the scale or shift, as rounded to the input's dtype
+    relative_error: float  # largest difference over largest expected value
+    bit_exact: bool
+    in_range: bool  # every value is finite
+    norm: float  # of the result
+    mean: float  # of the result
+    worst: str  # the value furthest off, in words
+    must_be_exact: bool  # the scale only moves exponents, in and out
+
+    def keeps_law(self, tolerance: float) -> bool:
+        """Whether it is bit-exact, where it must be, or within tolerance."""
+        if self.must_be_exact:
+            return self.bit_exact
+        return self.in_range and self.relative_error <= tolerance
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """The law's error at each scale and shift, and the degree that was found."""
+
+    scales: tuple[Row, ...]
+    degree: float  # slope of log |f(kx)| against log k
+    degree_spread: float  # largest deviation of a slope between neighbouring scales
+    shifts: tuple[Row, ...]
+    shift_gain: float  # slope of the mean of f(x + b) against b: 1 if equivariant
+    shift_spread: float
+    rounding: float  # the tolerance that rounding in the coarsest dtype calls for
+
+    def holds(self, tolerance: float | None = None) -> bool:
+        """Whether the scale law holds: exactly for powers of two, else to tolerance."""
+        tolerance = self.rounding if tolerance is None else tolerance
+        return all(row.keeps_law(tolerance) for row in self.scales)
+
+
+def measure(
+    fn: Callable[[Any], Any],
+    x: Any,
+    scales: Sequence[float] = SCALES,
+    shifts: Sequence[float] = SHIFTS,
+    degree: float = 1.0,
+) -> Measurement:
+    """How `fn` responds to scaled and shifted `x`, against f(kx) = k^degree f(x).
+
+    `x` and `fn(x)` are arrays, of JAX or NumPy, or pytrees of them.
+    """
+    if any(scale <= 0 for scale in scales):
+        raise ValueError(f"the law is for scales above 0, got {tuple(scales)}")
+    coarsest = _coarsest_dtype(x)
+    result = fn(x)
+    plain = _to_float64(result)
+
+    def scale_row(scale):
+        k = _round_to(coarsest, scale)
+        got = fn(_combine(operator.mul, x, k))
+        # In float64, so that only the function's own rounding counts as its error.
+        expected = {name: values * k**degree for name, values in plain.items()}
+        must_be_exact = is_power_of_two(k) and is_power_of_two(k**degree)
+        return _compare(k, _to_float64(got), expected, must_be_exact)
+
+    def shift_row(shift):
+        b = _round_to(coarsest, shift)
+        got = fn(_combine(operator.add, x, b))
+        return _compare(
+            b, _to_float64(got), _to_float64(_combine(operator.add, result, b))
+        )
+
+    scale_rows = tuple(map(scale_row, scales))
+    shift_rows = tuple(map(shift_row, shifts))
+    unmoved = _compare(0.0, plain, plain)
+    found, spread = _slope(
+        [
+            (math.log2(k), math.log2(row.norm))
+            for k, row in [(1.0, unmoved), *((row.value, row) for row in scale_rows)]
+            if row.in_range and row.norm > 0
+        ]
+    )
+    gain, gain_spread = _slope(
+        [(row.value, row.mean) for row in (unmoved, *shift_rows) if row.in_range]
+    )
+    epsilon = max(float(jnp.finfo(_coarsest_dtype(t)).eps) for t in (x, result))
+    return Measurement(
+        scales=scale_rows,
+        degree=found,
+        degree_spread=spread,
+        shifts=shift_rows,
+        shift_gain=gain,
+        shift_spread=gain_spread,
+        rounding=TOLERANCE_IN_EPSILONS * epsilon,
+    )
+
+
+def assert_homogeneous(
+    fn: Callable[[Any], Any],
+    x: Any,
+    degree: float = 1.0,
+    scales: Sequence[float] = SCALES,
+    tolerance: float | None = None,
+) -> None:
+    """Raises AssertionError unless f(kx) = k^degree f(x).
+
+    Exact for powers of two; elsewhere the largest error may be `tolerance` times the
+    largest value, by default 64 times the epsilon of the coarsest dtype in and out.
+    A degree that is no integer is exact only where k^degree is a power of two as well.
+    """
+    result = measure(fn, x, scales, shifts=(), degree=degree)
+    tolerance = result.rounding if tolerance is None else tolerance
+    for row in result.scales:
+        if not row.keeps_law(tolerance):
+            limit = f"the limit is {tolerance:.1e}"
+            rule = "a power of two must be exact" if row.must_be_exact else limit
+            raise AssertionError(
+                f"f(kx) = k^{degree:g} f(x) fails at k = {describe(row.value)}: "
+                f"relative error {row.relative_error:.2e} ({rule}); {row.worst}; "
+                f"measured degree {result.degree:.3f} +- {result.degree_spread:.1e}"
+            )
+
+
+def is_power_of_two(value: float) -> bool:
+    """Whether scaling by `value` only moves exponents."""
+    return value > 0 and math.frexp(value)[0] == 0.5
+
+
+def describe(value: float) -> str:
+    """A scale in few characters: 2^n if it is a power of two."""
+    return f"2^{math.frexp(value)[1] - 1}" if is_power_of_two(value) else f"{value:.4g}"
+
+
+def _round_to(dtype: np.dtype, value: float) -> float:
+    rounded = float(np.asarray(value, dtype))
+    if rounded == 0 or not math.isfinite(rounded):
+        raise ValueError(f"{value!r} is 0 or not finite as a {dtype}")
+    return rounded
+
+
+def _combine(operation: Callable, tree: Any, value: float) -> Any:
+    return jax.tree.map(lambda a: operation(a, np.asarray(value, a.dtype)), tree)
+
+
+def _coarsest_dtype(tree: Any) -> np.dtype:
+    dtypes = [np.dtype(leaf.dtype) for leaf in jax.tree.leaves(tree)]
+    if not dtypes or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
+        found = ", ".join(map(str, dtypes)) or "none"
+        raise ValueError(f"the law is for floating-point arrays, got {found}")
+    return max(dtypes, key=lambda dtype: jnp.finfo(dtype).eps)
+
+
+def _to_float64(tree: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf).astype(np.float64)
+        for path, leaf in leaves
+    }
+
+
+def _compare(
+    value: float,
+    got: dict[str, np.ndarray],
+    expected: dict[str, np.ndarray],
+    must_be_exact: bool = False,
+) -> Row:
+    error, worst = -1.0, "no values"
+    for name, b in expected.items():
+        a = got[name]
+        if not a.size:
+            continue
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        with np.errstate(invalid="ignore"):  # inf - inf
+            difference = np.where(same, 0, np.nan_to_num(np.abs(a - b), nan=np.inf))
+        index = tuple(map(int, np.unravel_index(difference.argmax(), a.shape)))
+        largest = np.max(np.abs(b), initial=0, where=np.isfinite(b))
+        with np.errstate(divide="ignore"):
+            relative = difference[index] / largest if difference[index] else 0.0
+        if relative > error:
+            error = float(relative)
+            worst = f"worst at {name}{list(index)}: got {a[index]:.9g}"
+            worst += f", expected {b[index]:.9g}"
+    values = np.concatenate([a.ravel() for a in got.values()])
+    return Row(
+        value=value,
+        relative_error=max(error, 0.0),
+        bit_exact=error <= 0,
+        in_range=bool(np.isfinite(values).all()),
+        norm=float(np.linalg.norm(values)),
+        mean=float(values.mean()) if values.size else math.nan,
+        worst=worst,
+        must_be_exact=must_be_exact,
+    )
+
+
+def _slope(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """Least-squares slope, and the largest deviation of a slope between neighbours."""
+    if len({position for position, _ in points}) < 2:
+        return math.nan, math.nan
+    positions, values = np.array(sorted(points)).T
+    slope = float(np.polyfit(positions, values, 1)[0])
+    with np.errstate(divide="ignore", invalid="ignore"):  # two rows at one scale
+        local = np.diff(values) / np.diff(positions)
+    return slope, float(np.nanmax(np.abs(local - slope)))

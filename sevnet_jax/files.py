@@ -1,0 +1,30 @@
+"""Files that are either whole or not there."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+    """Lets `write` fill a temporary file beside `path`, then puts it in place.
+
+    The temporary file keeps the ending of `path`, by which many writers choose their
+    format. Missing folders are made.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
+    )
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        # mkstemp makes it private; give it what a plain open() would have.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,20 @@
+"""What the commands ask of JAX before they start."""
+
+import os
+from pathlib import Path
+
+import jax
+
+
+def use_compilation_cache() -> Path:
+    """Keeps compiled programs between runs, and returns the folder that holds them.
+
+    JAX_COMPILATION_CACHE_DIR names another folder, as everywhere in JAX.
+    """
+    folder = jax.config.jax_compilation_cache_dir
+    if not folder:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = str(Path(caches) / "sevnet_jax" / "xla")
+        jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    return Path(folder)

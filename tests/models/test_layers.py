@@ -1,0 +1,230 @@
+"""Blocks: f(kx) = k f(x) to the last bit, their formulas, and their corner cases."""
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sevnet_jax import equivariance
+from sevnet_jax.models import layers, ops
+
+BLOCKS = {
+    "Conv": functools.partial(layers.Conv, 6),
+    "Conv, stride 2": functools.partial(layers.Conv, 6, 2, 2),
+    "Conv, transposed": functools.partial(layers.Conv, 6, 2, 2, True),
+    "ConstantScaling": layers.ConstantScaling,
+    "NormalizedSelfModulator": layers.NormalizedSelfModulator,
+    "HeterogeneousNormalization": layers.HeterogeneousNormalization,
+    "InteractiveGating": layers.InteractiveGating,
+    "InteractiveGating, single": functools.partial(layers.InteractiveGating, "gate"),
+    "SEVB": layers.SEVB,
+    "SEVB, ReLU": functools.partial(layers.SEVB, "none", "relu", 1),
+}
+every_block = pytest.mark.parametrize("make", BLOCKS.values(), ids=BLOCKS.keys())
+
+
+def draw_features(rng, shape, dtype="float32"):
+    """Features with zero, constant and one-channel tokens among them."""
+    x = rng.normal(size=shape)
+    x[:, 0, 0] = 0
+    x[:, -1, 0] = 0.3
+    x[:, 0, -1, 1:] = 0
+    return jnp.asarray(x, dtype)
+
+
+@every_block
+@settings(max_examples=6)
+@given(
+    shape=st.tuples(
+        st.integers(1, 2), st.sampled_from([2, 4]), st.sampled_from([2, 6]), st.just(8)
+    ),
+    exponent=st.integers(-40, 40),
+    dtype=st.sampled_from(["float32", "bfloat16"]),
+    seed=st.integers(0, 99),
+)
+def test_block_commutes_with_powers_of_two(
+    draw_params, make, shape, exponent, dtype, seed
+):
+    """A power of two only moves exponents: equality is exact, no tolerance."""
+    x = draw_features(np.random.default_rng(seed), shape, dtype)
+    fn = functools.partial(make().apply, draw_params(make(), x, seed))
+    scale = jnp.asarray(2.0**exponent, dtype)
+    chex.assert_trees_all_equal(fn(scale * x), scale * fn(x))
+
+
+@every_block
+@settings(max_examples=6)
+@given(scale=st.floats(1e-6, 1e6), seed=st.integers(0, 99))
+def test_block_commutes_with_any_scale(draw_params, make, scale, seed):
+    """Up to rounding, for tokens that differ from a constant by more than rounding."""
+    x = jnp.asarray(np.random.default_rng(seed).normal(size=(1, 4, 6, 8)), "float32")
+    fn = functools.partial(make().apply, draw_params(make(), x, seed))
+    equivariance.assert_homogeneous(fn, x, scales=(scale,))
+
+
+@every_block
+def test_gradients_have_degree_zero_in_x_and_one_in_the_parameters(
+    draw_params, rng, make
+):
+    """Of the sum c . f(x) for a fixed c: what a loss's gradient is made of."""
+    x = jnp.asarray(rng.normal(size=(2, 4, 6, 8)), "float32")
+    params = draw_params(make(), x)
+    weights = jnp.asarray(rng.normal(size=make().apply(params, x).shape), "float32")
+    grad = jax.jit(
+        jax.grad(lambda p, x: jnp.vdot(weights, make().apply(p, x)), argnums=(0, 1))
+    )
+    scales = (2.0**-12, 2.0**-3, 2.0, 2.0**9, 3.0)
+    equivariance.assert_homogeneous(lambda x: grad(params, x)[1], x, 0, scales)
+    equivariance.assert_homogeneous(lambda x: grad(params, x)[0], x, 1, scales)
+
+
+@every_block
+def test_zero_tokens_give_zero(draw_params, make):
+    x = jnp.zeros((1, 4, 4, 8))
+    params = draw_params(make(), x)
+    output = make().apply(params, x)
+    chex.assert_trees_all_equal(output, jnp.zeros_like(output))
+    gradient = jax.grad(lambda x: make().apply(params, x).sum())(x)
+    chex.assert_tree_all_finite(gradient)
+
+
+@every_block
+def test_bfloat16_features_stay_bfloat16(draw_params, rng, make):
+    x = draw_features(rng, (1, 4, 4, 8), "bfloat16")
+    params = draw_params(make(), x)
+    chex.assert_type(jax.tree.leaves(params), jnp.float32)
+    chex.assert_type(make().apply(params, x), jnp.bfloat16)
+
+
+def test_constant_scaling_formula(rng):
+    x = rng.normal(size=(1, 2, 2, 9)).astype("float32")
+    params = layers.ConstantScaling().init(jax.random.key(0), jnp.asarray(x))
+    chex.assert_trees_all_close(
+        layers.ConstantScaling().apply(params, jnp.asarray(x)), x / 3, rtol=1e-6
+    )
+
+
+def test_normalized_self_modulator_formula(draw_params, rng):
+    x = rng.normal(size=(1, 2, 3, 4)).astype("float32")
+    module = layers.NormalizedSelfModulator()
+    params = draw_params(module, jnp.asarray(x))
+    affine = x @ np.asarray(params["params"]["affine"]["kernel"])[0, 0]
+    gamma, beta = affine[..., :4], affine[..., 4:]
+    normalized = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+    chex.assert_trees_all_close(
+        module.apply(params, jnp.asarray(x)), gamma * normalized + beta, rtol=1e-3
+    )
+
+
+def test_heterogeneous_normalization_scales_one_half_and_modulates_the_other(
+    draw_params, rng
+):
+    x = jnp.asarray(rng.normal(size=(1, 2, 3, 8)), "float32")
+    module = layers.HeterogeneousNormalization()
+    params = draw_params(module, x)["params"]
+    first = layers.ConstantScaling().apply({"params": params["scaling"]}, x[..., :4])
+    second = layers.NormalizedSelfModulator().apply(
+        {"params": params["modulator"]}, x[..., 4:]
+    )
+    chex.assert_trees_all_equal(
+        module.apply({"params": params}, x), jnp.concatenate([first, second], -1)
+    )
+
+
+@pytest.mark.parametrize("scaling", ["both", "gate", "none"])
+def test_interactive_gating_formula(draw_params, rng, scaling):
+    x = jnp.asarray(rng.normal(size=(1, 3, 3, 8)), "float32")
+    module = layers.InteractiveGating(scaling)
+    params = draw_params(module, x)
+    kernel = params["params"]["value"]["kernel"]
+    value, gate = np.asarray(ops.convolve(x[..., :4], kernel)), np.asarray(x[..., 4:])
+    variance = {
+        "both": value.var(-1, keepdims=True) + gate.var(-1, keepdims=True),
+        "gate": gate.var(-1, keepdims=True),
+        "none": 1.0,
+    }[scaling]
+    expected = value * gate / np.sqrt(variance)
+    chex.assert_trees_all_close(module.apply(params, x), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_sevb_is_a_residual_around_its_four_steps(draw_params, rng):
+    x = jnp.asarray(rng.normal(size=(1, 4, 4, 6)), "float32")
+    params = draw_params(layers.SEVB(), x)["params"]
+    y = ops.convolve(x, params["expand"]["kernel"])
+    y = layers.HeterogeneousNormalization().apply({"params": params["normalize"]}, y)
+    y = layers.InteractiveGating().apply({"params": params["activate"]}, y)
+    y = x + ops.convolve(y, params["project"]["kernel"])
+    chex.assert_trees_all_close(
+        layers.SEVB().apply({"params": params}, x), y, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("gate", ["igm", "relu", "elu", "none"])
+def test_a_block_costs_the_same_with_any_gate(gate):
+    """38 c^2 weights, so that the rows of the ablation table are of one size."""
+    channels = 10
+    block = layers.SEVB(gate=gate)
+    shapes = jax.eval_shape(
+        block.init, jax.random.key(0), jnp.zeros((1, 4, 4, channels))
+    )
+    kernels = [leaf for leaf in jax.tree.leaves(shapes) if len(leaf.shape) == 4]
+    assert sum(np.prod(k.shape) for k in kernels) == 38 * channels**2
+
+
+class BiasedConv(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        bias = self.param("bias", nn.initializers.ones, (8,))
+        return layers.Conv(8)(x) + bias
+
+
+class AbsoluteEpsilon(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        mean, variance = ops.token_moments(x)
+        return x * (x - mean) * jax.lax.rsqrt(variance + 1e-6)
+
+
+@pytest.mark.parametrize("module", [BiasedConv(), AbsoluteEpsilon()])
+def test_a_bias_and_an_absolute_epsilon_are_caught(draw_params, rng, module):
+    x = jnp.asarray(rng.normal(size=(1, 4, 4, 8)), "float32")
+    params = draw_params(module, x)
+    with pytest.raises(AssertionError, match="fails at k"):
+        equivariance.assert_homogeneous(functools.partial(module.apply, params), x)
+
+
+@pytest.mark.parametrize(
+    "module", [layers.HeterogeneousNormalization(), layers.InteractiveGating()]
+)
+def test_an_odd_channel_count_is_named(module):
+    with pytest.raises(ValueError, match=r"two halves, got 7 channels.*even"):
+        module.init(jax.random.key(0), jnp.zeros((1, 4, 4, 7)))
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (layers.SEVB(normalization="batch"), "unknown normalization 'batch'.*hnm"),
+        (layers.SEVB(gate="swish"), "unknown gate 'swish'.*igm"),
+        (layers.SEVB(pre_normalization="x"), "unknown pre_normalization 'x'"),
+    ],
+)
+def test_an_unknown_part_is_named_with_the_choices(block, words):
+    with pytest.raises(ValueError, match=words):
+        block.init(jax.random.key(0), jnp.zeros((1, 4, 4, 8)))
+
+
+def test_nan_stays_in_its_neighbourhood(draw_params, rng):
+    x = jnp.asarray(rng.normal(size=(1, 15, 15, 8)), "float32")
+    params = draw_params(layers.SEVB(), x)
+    output = layers.SEVB().apply(params, x.at[0, 7, 7, 0].set(jnp.nan))
+    spoilt = np.isnan(np.asarray(output)).any(-1)[0]
+    expected = np.zeros((15, 15), bool)
+    expected[4:11, 4:11] = True  # three 3x3 convolutions see 3 pixels far
+    np.testing.assert_array_equal(spoilt, expected)

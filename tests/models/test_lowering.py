@@ -1,0 +1,27 @@
+"""Every preset lowers for accelerators that are not here, with XLA's convolution."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import export
+
+from sevnet_jax import create_model, list_models
+
+
+@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
+def test_forward_and_gradient_lower(name, platform):
+    model = create_model(name)
+    images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.float32)
+    params = jax.eval_shape(model.init, jax.random.key(0), images)
+
+    def loss(params, images):
+        return jnp.abs(model.apply(params, images)).mean()
+
+    program = export.export(jax.jit(jax.value_and_grad(loss)), platforms=[platform])(
+        params, images
+    )
+    assert program.platforms == (platform,)
+    if platform != "cpu":
+        assert "stablehlo.convolution" in program.mlir_module()
+        assert "custom_call" not in program.mlir_module()

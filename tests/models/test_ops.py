@@ -1,0 +1,130 @@
+"""Primitives: each against a plain NumPy oracle, and where the token is zero."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sevnet_jax.models import ops
+
+
+def convolve_plainly(x, kernel, stride):
+    """Zero-padded cross-correlation, one output pixel at a time."""
+    size = kernel.shape[0]
+    before = (size - stride) // 2 if size > stride else 0
+    after = max(size - stride, 0) - before
+    padded = np.pad(x, ((0, 0), (before, after), (before, after), (0, 0)))
+    height, width = x.shape[1] // stride, x.shape[2] // stride
+    out = np.zeros((x.shape[0], height, width, kernel.shape[3]))
+    for i in range(height):
+        for j in range(width):
+            patch = padded[:, i * stride : i * stride + size, j * stride :][:, :, :size]
+            out[:, i, j] = np.einsum("bhwi,hwio->bo", patch, kernel)
+    return out
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (1, 1), (2, 2)])
+def test_convolve_matches_numpy(rng, size, stride):
+    x = rng.normal(size=(2, 6, 4, 3)).astype("float32")
+    kernel = rng.normal(size=(size, size, 3, 5)).astype("float32")
+    expected = convolve_plainly(x, kernel, stride)
+    chex.assert_trees_all_close(
+        ops.convolve(jnp.asarray(x), jnp.asarray(kernel), stride),
+        expected.astype("float32"),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_transposed_convolution_writes_each_pixel_its_own_block(rng):
+    x = rng.normal(size=(2, 3, 4, 5)).astype("float32")
+    kernel = rng.normal(size=(2, 2, 5, 3)).astype("float32")
+    expected = np.einsum("bhwi,yxio->bhywxo", x, kernel).reshape(2, 6, 8, 3)
+    got = ops.convolve(jnp.asarray(x), jnp.asarray(kernel), 2, transposed=True)
+    # The kernel's orientation is free, but one of its two must be met everywhere.
+    flipped = np.einsum("bhwi,yxio->bhywxo", x, kernel[::-1, ::-1]).reshape(2, 6, 8, 3)
+    errors = [np.abs(np.asarray(got) - e).max() for e in (expected, flipped)]
+    assert min(errors) < 1e-5
+
+
+def test_token_statistics_match_numpy(rng):
+    x = rng.normal(2, 3, size=(2, 3, 4, 7)).astype("float32")
+    mean, variance = ops.token_moments(jnp.asarray(x))
+    chex.assert_trees_all_close(mean, x.mean(-1, keepdims=True), rtol=1e-5)
+    chex.assert_trees_all_close(variance, x.var(-1, keepdims=True), rtol=1e-4)
+    energy = x.var(-1, keepdims=True) + 1e-6 * np.square(x).mean(-1, keepdims=True)
+    chex.assert_trees_all_close(ops.token_energy(jnp.asarray(x)), energy, rtol=1e-4)
+
+
+def test_normalized_tokens_have_zero_mean_and_unit_variance(rng):
+    x = jnp.asarray(rng.normal(5, 2, size=(4, 4, 16)).astype("float32"))
+    tokens = np.asarray(ops.normalize_tokens(x), np.float64)
+    np.testing.assert_allclose(tokens.mean(-1), 0, atol=1e-6)
+    np.testing.assert_allclose(tokens.var(-1), 1, rtol=1e-4)
+
+
+def test_zero_and_constant_tokens_normalize_to_zero_with_finite_gradients():
+    for x in (jnp.zeros((1, 1, 1, 8)), jnp.full((1, 1, 1, 8), 0.25)):
+        value, gradient = jax.value_and_grad(
+            lambda x: ops.normalize_tokens(x)[0, 0, 0, 0]
+        )(x)
+        assert value == 0
+        assert np.isfinite(np.asarray(gradient)).all()
+
+
+def test_nearly_constant_tokens_have_a_bounded_gradient():
+    """Without the relative epsilon the slope would be 1 / spread, here 1e7."""
+    x = jnp.full((1, 1, 1, 8), 1.0).at[0, 0, 0, 0].add(1e-7)
+    jacobian = jax.jacobian(ops.normalize_tokens)(x)
+    assert np.abs(np.asarray(jacobian)).max() <= 1 / np.sqrt(ops.RELATIVE_EPSILON)
+
+
+def test_zero_safe_rsqrt_keeps_nan():
+    values = ops.zero_safe_rsqrt(jnp.array([0.0, 4.0, jnp.nan]))
+    chex.assert_trees_all_equal(values[:2], jnp.array([0.0, 0.5]))
+    assert np.isnan(values[2])
+
+
+def test_space_to_depth_and_back(rng):
+    x = jnp.asarray(rng.normal(size=(2, 4, 6, 3)).astype("float32"))
+    tokens = ops.space_to_depth(x, 2)
+    chex.assert_shape(tokens, (2, 2, 3, 12))
+    block = np.asarray(x)[1, 2:4, 4:6].ravel()
+    chex.assert_trees_all_equal(tokens[1, 1, 2], block)
+    chex.assert_trees_all_equal(ops.depth_to_space(tokens, 2), x)
+
+
+@pytest.mark.parametrize(("side", "mode"), [(5, "reflect"), (3, "edge"), (1, "edge")])
+def test_padding_reflects_unless_the_side_is_too_short(rng, side, mode):
+    x = rng.normal(size=(1, side, 8, 2)).astype("float32")
+    expected = np.pad(x, ((0, 0), (0, 8 - side), (0, 0), (0, 0)), mode=mode)
+    chex.assert_trees_all_equal(ops.pad_to_multiple(jnp.asarray(x), 8), expected)
+
+
+def test_image_mean_is_per_image_and_skips_what_is_not_finite(rng):
+    x = rng.normal(size=(2, 4, 5, 3)).astype("float32")
+    expected = x.mean((1, 2, 3), keepdims=True)
+    chex.assert_trees_all_close(ops.image_mean(jnp.asarray(x)), expected, rtol=1e-5)
+    x[1, 0, 0, 0], x[1, 1, 1, 1] = np.nan, np.inf
+    rest = x[1][np.isfinite(x[1])].mean()
+    np.testing.assert_allclose(ops.image_mean(jnp.asarray(x))[1, 0, 0, 0], rest, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (jnp.zeros((8, 8, 3)), "x\\[None\\]"),
+        (jnp.zeros((8, 8)), "expected \\[batch, height, width, channels\\]"),
+        (jnp.zeros((1, 8, 8, 3), "uint8"), "got uint8"),
+        (jnp.zeros((1, 0, 8, 3)), "at least one pixel"),
+    ],
+)
+def test_what_is_no_batch_of_images_is_named(x, words):
+    with pytest.raises(ValueError, match=words):
+        ops.check_images(x)
+
+
+def test_a_kernel_for_other_channels_is_named():
+    with pytest.raises(ValueError, match="takes 4 channels"):
+        ops.convolve(jnp.zeros((1, 8, 8, 3)), jnp.zeros((3, 3, 4, 2)))

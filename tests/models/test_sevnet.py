@@ -1,0 +1,202 @@
+"""Networks: the laws hold for every preset, size, dtype; the ablations' verdicts."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sevnet_jax import create_model, equivariance, list_models
+from sevnet_jax.models import ABLATIONS
+
+every_preset = pytest.mark.parametrize("name", list_models())
+KEEPS_THE_LAW = {"1a", "1b", "1c", "2a", "2b", "2c"}
+small = functools.partial(create_model, width=4)
+tiny = functools.partial(create_model, "sevnet_s", width=4, blocks=(1,))
+
+
+def bind(model, params):
+    return jax.jit(functools.partial(model.apply, params))
+
+
+@every_preset
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_network_is_homogeneous(draw_params, rng, name, dtype):
+    model = small(name, dtype=dtype)
+    x = jnp.asarray(rng.uniform(size=(1, 13, 18, 3)), "float32")
+    fn = bind(model, draw_params(model, x))
+    tolerance = {"float32": None, "bfloat16": 0.05}[dtype]
+    equivariance.assert_homogeneous(fn, x, tolerance=tolerance)
+    chex.assert_type(fn(x), jnp.float32)
+    chex.assert_type(fn(x.astype("bfloat16")), jnp.bfloat16)
+
+
+@every_preset
+def test_network_gradients_are_homogeneous(draw_params, rng, name):
+    model = small(name, blocks=(1,), bottleneck=1)
+    x = jnp.asarray(rng.uniform(size=(1, 8, 8, 3)), "float32")
+    params = draw_params(model, x)
+    weights = jnp.asarray(rng.normal(size=x.shape), "float32")
+    grad = jax.jit(
+        jax.grad(lambda p, x: jnp.vdot(weights, model.apply(p, x)), argnums=(0, 1))
+    )
+    scales = (2.0**-12, 0.5, 2.0**9, 3.0)
+    equivariance.assert_homogeneous(lambda x: grad(params, x)[1], x, 0, scales, 1e-4)
+    equivariance.assert_homogeneous(lambda x: grad(params, x)[0], x, 1, scales, 1e-4)
+
+
+@settings(max_examples=12)
+@given(
+    height=st.integers(1, 19),
+    width=st.integers(1, 19),
+    channels=st.sampled_from([1, 3, 5]),
+    exponent=st.integers(-40, 40),
+    name=st.sampled_from(list_models()),
+)
+def test_any_size_and_channel_count(
+    draw_params, height, width, channels, exponent, name
+):
+    model = small(name, channels=channels, blocks=(1, 1), bottleneck=1)
+    shape = (2, height, width, channels)
+    x = jnp.asarray(np.random.default_rng(0).uniform(size=shape), "float32")
+    fn = bind(model, draw_params(model, x))
+    chex.assert_shape(fn(x), shape)
+    equivariance.assert_homogeneous(fn, x, scales=(2.0**exponent,))
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0.7), (3, -2.0), (0.25, 10.0)])
+def test_image_centre_makes_the_network_normalization_equivariant(
+    draw_params, rng, scale, shift
+):
+    model = small("sevnet_s")
+    x = jnp.asarray(rng.uniform(size=(2, 12, 12, 3)), "float32")
+    fn = bind(model, draw_params(model, x))
+    chex.assert_trees_all_close(
+        fn(scale * x + shift), scale * fn(x) + shift, atol=1e-5 * (scale + abs(shift))
+    )
+
+
+def test_the_other_centres_are_not_shift_equivariant(draw_params, rng):
+    x = jnp.asarray(rng.uniform(size=(1, 8, 8, 3)), "float32")
+    for centre, holds in (("image", True), ("constant", False), ("none", False)):
+        model = small("sevnet_s", centre=centre)
+        law = equivariance.measure(bind(model, draw_params(model, x)), x)
+        error = max(row.relative_error for row in law.shifts)
+        assert (error < 1e-4) == holds, centre
+        assert law.holds() == (centre != "constant"), centre
+
+
+def test_the_constant_centre_is_equivariant_about_one_half(draw_params, rng):
+    model = small("sevnet_s", centre="constant")
+    x = jnp.asarray(rng.normal(size=(1, 8, 8, 3)), "float32")
+    fn = bind(model, draw_params(model, x))
+    about_half = lambda x: fn(x + 0.5) - 0.5  # noqa: E731
+    equivariance.assert_homogeneous(about_half, x, scales=(3.0,), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("row", ABLATIONS)
+def test_each_ablation_gets_its_verdict(draw_params, rng, row):
+    model = tiny(**ABLATIONS[row])
+    x = jnp.asarray(rng.uniform(size=(1, 8, 8, 3)), "float32")
+    law = equivariance.measure(bind(model, draw_params(model, x)), x)
+    assert law.holds() == (row in KEEPS_THE_LAW)
+    # The breaking rows break it by far, not by a rounding error.
+    error = max(row.relative_error for row in law.scales)
+    assert error < 1e-5 if row in KEEPS_THE_LAW else error > 1e-2
+
+
+@pytest.mark.parametrize("field", [{"remat": True}, {"precision": "highest"}])
+def test_remat_and_precision_change_no_value_here(draw_params, rng, field):
+    """On a CPU float32 products are exact anyway; rematerialising only recomputes."""
+    plain, changed = tiny(), tiny(**field)
+    x = jnp.asarray(rng.uniform(size=(1, 8, 8, 3)), "float32")
+    params = draw_params(plain, x)
+    loss = lambda model: jax.value_and_grad(  # noqa: E731
+        lambda p: jnp.square(model.apply(p, x)).mean()
+    )
+    chex.assert_trees_all_close(loss(plain)(params), loss(changed)(params), atol=1e-6)
+
+
+def test_remat_recomputes_and_precision_reaches_every_convolution():
+    x = jnp.zeros((1, 8, 8, 3))
+    model = tiny(remat=True, precision="highest")
+    params = jax.eval_shape(model.init, jax.random.key(0), x)
+    program = str(
+        jax.make_jaxpr(jax.grad(lambda p: model.apply(p, x).sum()))(
+            jax.tree.map(lambda s: jnp.zeros(s.shape), params)
+        )
+    )
+    assert "remat" in program or "checkpoint" in program
+    assert program.count("conv_general_dilated[") == program.count("Precision.HIGHEST,")
+
+
+def test_a_tile_with_the_whole_images_centre_matches_the_whole(draw_params, rng):
+    model = small("sevnet_s", blocks=(1,), bottleneck=1)
+    x = jnp.asarray(rng.uniform(size=(1, 64, 64, 3)), "float32")
+    params = draw_params(model, x)
+    whole = model.apply(params, x)
+    tile = model.apply(params, x[:, :40], centre=model.find_centre(x))
+    chex.assert_trees_all_close(tile[:, :8], whole[:, :8], atol=1e-5)
+    own = model.apply(params, x[:, :40] + jnp.linspace(0, 9, 40)[:, None, None])
+    assert np.abs(own[:, :8] - whole[:, :8]).max() > 1e-3
+
+
+def test_a_nan_pixel_spoils_its_neighbourhood_only(draw_params, rng):
+    model = small("sevnet_s", blocks=(1,), bottleneck=1)
+    x = jnp.asarray(rng.uniform(size=(2, 96, 96, 3)), "float32")
+    params = draw_params(model, x)
+    for bad in (jnp.nan, jnp.inf):
+        output = np.asarray(model.apply(params, x.at[0, 3, 3, 0].set(bad)))
+        assert not np.isfinite(output[0, 3, 3]).any()
+        assert np.isfinite(output[0, 60:, 60:]).all()
+        assert np.isfinite(output[1]).all()
+
+
+def test_zero_gives_zero_and_finite_gradients(draw_params):
+    x = jnp.zeros((1, 8, 8, 3))
+    params = draw_params(tiny(), x)
+    chex.assert_trees_all_equal(tiny().apply(params, x), x)
+    grads = jax.grad(lambda p, x: tiny().apply(p, x).sum(), argnums=(0, 1))(params, x)
+    chex.assert_tree_all_finite(grads)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: create_model("sevnet_xl"), "unknown model 'sevnet_xl'.*sevnet_lw"),
+        (lambda: create_model("sevnet", widht=8), "unknown model field 'widht'.*width"),
+        (lambda: tiny(centre="median"), "unknown centre 'median'.*image"),
+        (lambda: tiny(dtype="float33"), "unknown dtype .float33..*bfloat16"),
+        (lambda: tiny(width=0), "width.*got 0"),
+        (lambda: tiny(blocks=(1, -1)), "blocks.*-1"),
+        (lambda: tiny(gate="swish"), "unknown gate 'swish'"),
+        (lambda: tiny(precision="exact"), "unknown precision .exact."),
+    ],
+)
+def test_a_wrong_field_is_named_when_the_model_is_made(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "words"),
+    [
+        ((8, 8, 3), "float32", "add the batch axis"),
+        ((1, 3, 8, 8), "float32", "3 channels last.*channels=8 or move"),
+        ((1, 8, 8, 3), "uint8", "floating-point images, got uint8"),
+    ],
+)
+def test_wrong_images_are_named(shape, dtype, words):
+    with pytest.raises(ValueError, match=words):
+        tiny().init(jax.random.key(0), jnp.zeros(shape, dtype))
+
+
+def test_a_model_says_what_it_is():
+    fields = {f.name for f in dataclasses.fields(tiny())}
+    assert {"width", "blocks", "centre", "dtype"} <= fields
+    assert list_models() == ["sevnet", "sevnet_lw", "sevnet_s", "unet_relu"]

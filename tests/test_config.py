@@ -1,0 +1,50 @@
+"""Config files: each one here builds its model, and mistakes are named."""
+
+import pytest
+
+from sevnet_jax.config import build_model, load_config
+from sevnet_jax.models import ABLATIONS
+
+
+def test_every_config_builds_its_model(project):
+    paths = sorted((project / "configs").glob("*.py"))
+    assert len(paths) >= 3
+    for path in paths:
+        assert build_model(load_config(str(path))).channels == 3
+
+
+@pytest.mark.parametrize("row", ABLATIONS)
+def test_every_ablation_row_builds_at_both_sizes(project, row):
+    path = project / "configs" / "ablations.py"
+    full = build_model(load_config(f"{path}:{row}"))
+    small = build_model(load_config(f"{path}:{row},sevnet_s"))
+    assert (full.width, small.stem) == (56, 2)
+    for key, value in ABLATIONS[row].items():
+        assert getattr(full, key) == getattr(small, key) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x = 1", "no get_config"),
+        ("def get_config(:", "not valid Python"),
+        ("def get_config(): return {}", "no model.name"),
+        ("def get_config(): return {'model': {'name': 'resnet'}}", "'resnet'"),
+    ],
+)
+def test_a_wrong_file_is_named(tmp_path, text, words):
+    from ml_collections import ConfigDict
+
+    path = tmp_path / "config.py"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        build_model(ConfigDict(load_config(str(path))))
+
+
+def test_a_file_that_is_no_python_is_named(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("model: sevnet")
+    with pytest.raises(ValueError, match="a config is a Python file"):
+        load_config(str(path))
+    with pytest.raises(ValueError, match="no config file"):
+        load_config(str(tmp_path / "missing.py"))

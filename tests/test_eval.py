@@ -1,0 +1,109 @@
+"""The command: what it prints, draws and returns, and one line for bad input."""
+
+import json
+
+import pytest
+
+import eval as command
+from sevnet_jax import list_models
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A function that writes a small model's config and returns its path."""
+
+    def write(**fields):
+        model = {
+            "name": "sevnet_s",
+            "width": 4,
+            "blocks": (1,),
+            "bottleneck": 0,
+            **fields,
+        }
+        path = tmp_path / "config.py"
+        path.write_text(
+            "from ml_collections import ConfigDict\n"
+            f"def get_config():\n    return ConfigDict({{'model': {model!r}}})\n"
+        )
+        return str(path)
+
+    return write
+
+
+def test_complexity_table_has_every_preset_and_the_paper(capsys):
+    assert command.main(["complexity"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in list_models())
+    assert "31.33  31.32" in printed
+
+
+def test_complexity_json(capsys):
+    assert command.main(["complexity", "--json", "--size", "64"]) == 0
+    models = json.loads(capsys.readouterr().out)
+    assert [model["name"] for model in models] == list_models()
+    assert all(model["params"] > 0 and model["macs"] > 0 for model in models)
+
+
+def run_equivariance(config, tmp_path, *more):
+    figure = tmp_path / "new" / "figure.png"
+    code = command.main(
+        ["equivariance", "--config", config, "--size", "8", "--out", str(figure), *more]
+    )
+    return code, figure
+
+
+def test_equivariance_of_a_model_that_keeps_the_law(config, tmp_path, capsys):
+    code, figure = run_equivariance(config(), tmp_path)
+    printed = capsys.readouterr().out
+    assert code == 0
+    assert "The law holds" in printed
+    assert "encoder_0_block_0" in printed
+    assert figure.stat().st_size > 1000
+
+
+def test_equivariance_of_a_broken_model_names_the_culprit(config, tmp_path, capsys):
+    code, _ = run_equivariance(config(gate="elu"), tmp_path)
+    assert code == 1
+    assert "encoder_0_block_0/activate" in capsys.readouterr().out
+
+
+def test_equivariance_json_in_bfloat16(config, tmp_path, capsys):
+    code, _ = run_equivariance(config(), tmp_path, "--json", "--dtype", "bfloat16")
+    (result,) = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert result["holds"]
+    whole = result["parts"][-1]["measurement"]
+    assert all(row["bit_exact"] for row in whole["scales"] if row["must_be_exact"])
+
+
+@pytest.mark.parametrize(
+    ("words", "argv"),
+    [
+        ("no config file 'missing.py'", ["equivariance", "--config", "missing.py"]),
+        ("unknown row '9z'", ["equivariance", "--config", "configs/ablations.py:9z"]),
+        ("got 0", ["complexity", "--size", "0"]),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    capsys, monkeypatch, project, words, argv
+):
+    monkeypatch.chdir(project)
+    assert command.main(argv) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_a_figure_of_an_unknown_format_is_refused(config, capsys):
+    argv = ["equivariance", "--config", config(), "--size", "8", "--out", "figure.xyz"]
+    assert command.main(argv) == 2
+    assert "figure.xyz" in capsys.readouterr().err
+
+
+def test_help_lists_the_commands(capsys):
+    with pytest.raises(SystemExit) as stop:
+        command.main(["--help"])
+    assert stop.value.code == 0
+    printed = capsys.readouterr().out
+    assert "complexity" in printed
+    assert "equivariance" in printed
