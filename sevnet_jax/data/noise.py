@@ -3,7 +3,9 @@
 One definition serves NumPy (tables, frozen streams) and TensorFlow (training,
 stateless): a law uses operators that both understand, and asks `draw` for
 `normal`, `laplace`, `uniform` (by shape) and `poisson` (by rate).
-A new law is a dataclass here and a line in `LAWS`.
+The level stands under the root, as a variance: TensorFlow's graphs reorder longer
+products, and the last bit would differ from NumPy's.
+A new law is a dataclass here and a line in `_FIXED` or `_MAKERS`.
 """
 
 import dataclasses
@@ -118,7 +120,7 @@ class Speckle:
 
     def __call__(self, clean, draw: Draw):
         n = getattr(draw, self.base)(clean.shape)
-        return clean + self.level_8bit / 255 * draw.sqrt(clean) * n
+        return clean + draw.sqrt((self.level_8bit / 255) ** 2 * clean) * n
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +133,11 @@ class Poisson:
         _check_level("poisson alpha", self.alpha)
 
     def __call__(self, clean, draw: Draw):
-        return clean + self.alpha * (draw.poisson(256 * clean) / 256 - clean)
+        return clean + self.term(clean, draw)
+
+    def term(self, clean, draw: Draw):
+        """The noise alone."""
+        return self.alpha * (draw.poisson(256 * clean) / 256 - clean)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,8 +145,8 @@ class Mixture:
     """The noise terms of the strongest speckle and the strongest poisson."""
 
     def __call__(self, clean, draw: Draw):
-        speckle = Speckle(MIXTURE_SPECKLE_8BIT)(clean, draw)
-        return speckle + Poisson(MIXTURE_POISSON)(clean, draw) - clean
+        speckled = Speckle(MIXTURE_SPECKLE_8BIT)(clean, draw)
+        return speckled + Poisson(MIXTURE_POISSON).term(clean, draw)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +162,7 @@ class Variant:
         level_map = maps.level_map(self.number, height, width)[..., None]
         phi = (low + (high - low) * level_map) / 255
         n = getattr(draw, self.base)(clean.shape)
-        return clean + phi * draw.sqrt(clean) * n
+        return clean + draw.sqrt(phi**2 * clean) * n
 
 
 Law = Gaussian | Speckle | Poisson | Mixture | Variant | isp.Isp

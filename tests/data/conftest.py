@@ -1,22 +1,9 @@
-"""Where the image sets are: $SEVNET_DATA, or shared/data beside the project."""
+"""Images of the public sets as the laws want them."""
 
 import functools
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def image_sets() -> Path:
-    default = ROOT.parent / "shared" / "data"
-    folder = Path(os.environ.get("SEVNET_DATA", default))
-    if not folder.is_dir():
-        pytest.skip(f"no image sets at {folder}; set SEVNET_DATA")
-    return folder
 
 
 @pytest.fixture(scope="session")

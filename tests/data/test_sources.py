@@ -27,7 +27,7 @@ def test_8bit_files_come_back_exactly(name, rgb, tmp_path):
 
 
 def test_16bit_png_keeps_every_bit(rgb16, tmp_path):
-    import imagecodecs
+    imagecodecs = pytest.importorskip("imagecodecs")
 
     for name, pixels in {"rgb": rgb16, "grey": rgb16[..., 0].copy()}.items():
         path = tmp_path / f"{name}.png"
@@ -41,7 +41,7 @@ def test_16bit_png_keeps_every_bit(rgb16, tmp_path):
 @pytest.mark.parametrize("compression", [None, "zlib", "lzw"])
 @pytest.mark.parametrize("planar", ["contig", "separate"])
 def test_16bit_tiff_keeps_every_bit(compression, planar, rgb16, tmp_path):
-    import tifffile
+    tifffile = pytest.importorskip("tifffile")
 
     pixels = rgb16 if planar == "contig" else np.moveaxis(rgb16, -1, 0)
     path = tmp_path / "a.tiff"

@@ -1,0 +1,335 @@
+"""Batches are a function of (seed, step, row), whoever makes them, and when."""
+
+import functools
+import itertools
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+tf = pytest.importorskip("tensorflow")
+
+from sevnet_jax.data import dead_leaves, noise, patches, pipeline  # noqa: E402
+
+SIDE = 24
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("photos")
+    for i in range(5):
+        picture = dead_leaves.render(40, (9, i))[: 40 - i]
+        Image.fromarray(picture).save(path / f"{i}.png")
+    return str(path)
+
+
+@pytest.fixture
+def config(folder):
+    def make(**options):
+        options = {"noise": "gaussian:5-20", "batch_size": 8} | options
+        return pipeline.Config(source=folder, patch_size=SIDE, **options)
+
+    return make
+
+
+def take(config, count, **options):
+    batches = pipeline.make_batches(config, **options)
+    return list(itertools.islice(batches, count))
+
+
+def assert_equal(ours, theirs):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.keys() == b.keys() == {"clean", "noisy"}
+        for key in a:
+            np.testing.assert_array_equal(a[key], b[key])
+
+
+NOISES = ["gaussian:5-20", "speckle*:60", "poisson:6", "mixture", "variant3", "isp"]
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_restart_and_parallelism_change_no_bit(name, config):
+    made = config(noise=name, downscale_probability=0.3)
+    steady = take(made, 6, parallelism=1)
+    assert_equal(take(made, 6, parallelism=8), steady)
+    assert_equal(take(made, 2, start_step=4, parallelism=2), steady[4:])
+
+
+@pytest.mark.parametrize("name", ["gaussian:5-20", "isp"])
+@pytest.mark.parametrize("hosts", [2, 8])
+def test_hosts_make_their_rows_of_the_same_batch(hosts, name, config):
+    whole = take(config(noise=name), 3)
+    parts = [take(config(noise=name), 3, host=h, hosts=hosts) for h in range(hosts)]
+    joined = [
+        {key: np.concatenate([part[i][key] for part in parts]) for key in whole[i]}
+        for i in range(3)
+    ]
+    assert_equal(joined, whole)
+
+
+def test_order_of_decoding_changes_no_bit(config):
+    """Streaming without a cache gives what the cache gives."""
+    assert_equal(take(config(cache_bytes=0), 4), take(config(), 4))
+
+
+def test_seeds_steps_and_rows_differ(config):
+    first, second = take(config(), 2)
+    (other,) = take(config(seed=1), 1)
+    n = [b["noisy"] - b["clean"] for b in (first, second, other)]
+    rows = np.concatenate(n).reshape(24, -1)
+    correlation = np.abs(np.corrcoef(rows) - np.eye(24))
+    assert correlation.max() < 6 / rows.shape[1] ** 0.5
+
+
+def test_batch_has_shape_type_and_range(config):
+    (batch,) = take(config(), 1)
+    for array in batch.values():
+        assert array.shape == (8, SIDE, SIDE, 3)
+        assert array.dtype == np.float32
+    assert batch["clean"].min() >= 0
+    assert batch["clean"].max() <= 1
+
+
+def test_noise_is_clipped_only_when_asked(config):
+    (free,) = take(config(noise="speckle:90"), 1)
+    (clipped,) = take(config(noise="speckle:90", clip=True), 1)
+    assert free["noisy"].max() > 1
+    np.testing.assert_array_equal(clipped["noisy"], np.clip(free["noisy"], 0, 1))
+
+
+def test_every_patch_lies_in_an_image_in_every_orientation(config, folder):
+    """Each clean patch is found, pixel for pixel, in one of the images."""
+    pictures = [np.asarray(Image.open(f"{folder}/{i}.png")) for i in range(5)]
+    windows = {}
+    for i, picture in enumerate(pictures):
+        view = np.lib.stride_tricks.sliding_window_view(picture, (SIDE, SIDE, 3))
+        for y, x in np.ndindex(*view.shape[:2]):
+            windows[view[y, x, 0].tobytes()] = i
+    seen_images, seen_turns = set(), set()
+    for batch in take(config(), 12):
+        for clean in np.round(batch["clean"] * 255).astype(np.uint8):
+            for flip, turns in itertools.product((False, True), range(4)):
+                upright = patches.orient(clean, flip, turns)
+                key = np.ascontiguousarray(upright).tobytes()
+                if key in windows:
+                    seen_images.add(windows[key])
+                    seen_turns.add((flip, turns))
+                    break
+            else:
+                pytest.fail("a patch is from nowhere")
+    assert seen_images == set(range(5))
+    assert len(seen_turns) == 8
+
+
+def test_downscaling_comes_as_often_as_asked():
+    """White stripes one pixel wide turn grey when two pixels are averaged."""
+    reader = pipeline._Reader(
+        pipeline.Config(source="dead_leaves", patch_size=8, downscale_probability=0.25)
+    )
+    stripes = np.zeros((64, 64, 3), np.uint8)
+    stripes[:, ::2] = 255
+    reader._sources = [[stripes]]
+    u = np.random.RandomState(0).uniform(size=(400, reader.COUNT)).astype(np.float32)
+    grey = [reader(row).max() < 0.6 for row in u]
+    assert np.mean(grey) == pytest.approx(0.25, abs=0.06)
+
+
+def test_sources_mix_by_weight(folder):
+    config = pipeline.Config(source={folder: 3, "dead_leaves": 1}, patch_size=SIDE)
+    reader = pipeline._Reader(config)
+    reader._sources = [
+        [np.full((SIDE, SIDE, 3), value, np.uint8)] for value in (0, 255)
+    ]
+    u = np.random.RandomState(0).uniform(size=(400, reader.COUNT)).astype(np.float32)
+    assert np.mean([reader(row).max() for row in u]) == pytest.approx(0.25, abs=0.06)
+    reader(np.ones(reader.COUNT, np.float32))  # the end of the range is in range
+
+
+class Recorder(noise.NumpyDraw):
+    """Draws with NumPy and keeps what it drew."""
+
+    def __init__(self):
+        super().__init__(0)
+        self.drawn = []
+        for kind in ("normal", "laplace", "uniform", "poisson"):
+            setattr(self, kind, functools.partial(self._record, getattr(self, kind)))
+
+    def _record(self, draw, *arguments):
+        self.drawn.append(np.asarray(draw(*arguments)))
+        return self.drawn[-1]
+
+
+class Replay:
+    """Hands out again what was drawn, now as tensors."""
+
+    def __init__(self, drawn):
+        self.normal = self.laplace = self.uniform = self.poisson = self._next
+        self.sqrt = tf.sqrt
+        self._drawn = iter(drawn)
+
+    def _next(self, *_):
+        return next(self._drawn)
+
+
+@pytest.mark.parametrize("name", [*noise.PAPER_COLUMNS, "gaussian:5-20"])
+def test_numpy_and_tensorflow_agree_exactly_given_the_same_draws(name):
+    clean = np.random.RandomState(1).uniform(size=(64, 48, 3)).astype(np.float32)
+    law, recorder = noise.parse(name), Recorder()
+    expected = law(clean, recorder)
+    inputs = tf.constant(clean), tuple(map(tf.constant, recorder.drawn))
+    eager = law(inputs[0], Replay(inputs[1]))
+    np.testing.assert_array_equal(eager.numpy(), expected)
+
+    dataset = tf.data.Dataset.from_tensors(inputs).map(
+        lambda clean, drawn: law(clean, Replay(drawn))
+    )
+    (graph,) = dataset.as_numpy_iterator()
+    np.testing.assert_array_equal(graph, expected)
+
+
+def tensorflow_draw(row=0):
+    return pipeline.TensorFlowDraw(7, tf.constant(3), tf.constant(row))
+
+
+def in_dataset(function):
+    """The value of `function` computed in a tf.data graph."""
+    dataset = tf.data.Dataset.range(1).map(lambda _: function())
+    return next(dataset.as_numpy_iterator())
+
+
+DRAWS = {
+    "normal": lambda draw: draw.normal((999, 401)),
+    "laplace": lambda draw: draw.laplace((1000, 400)),
+    "uniform": lambda draw: draw.uniform((1000, 400), -1.0, 3.0),
+    "poisson": lambda draw: draw.poisson(tf.fill((1000, 400), 9.0)),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_draws_are_the_same_eagerly_and_in_a_dataset(kind):
+    eager = DRAWS[kind](tensorflow_draw()).numpy()
+    graph = in_dataset(lambda: DRAWS[kind](tensorflow_draw()))
+    np.testing.assert_allclose(graph, eager, rtol=1e-6, atol=1e-6)
+    assert not np.array_equal(DRAWS[kind](tensorflow_draw(row=1)).numpy(), eager)
+    draw = tensorflow_draw()
+    assert not np.array_equal(DRAWS[kind](draw).numpy(), DRAWS[kind](draw).numpy())
+
+
+# mean, variance, fourth central moment over squared variance
+MOMENTS = {
+    "normal": (0, 1, 3),
+    "laplace": (0, 2, 6),
+    "uniform": (1, 16 / 12, 1.8),
+    "poisson": (9, 9, 3 + 1 / 9),
+}
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+def test_draws_have_the_moments_of_their_distribution(kind):
+    values = DRAWS[kind](tensorflow_draw()).numpy().astype(np.float64).ravel()
+    mean, variance, kurtosis = MOMENTS[kind]
+    assert values.mean() == pytest.approx(mean, abs=4 * (variance / values.size) ** 0.5)
+    assert values.var() == pytest.approx(variance, rel=0.03)
+    fourth = np.mean((values - mean) ** 4) / variance**2
+    assert fourth == pytest.approx(kurtosis, rel=0.06)
+    neighbours = np.corrcoef(values[1:], values[:-1])[0, 1]
+    half = len(values) // 2
+    halves = np.corrcoef(values[:half], values[half : 2 * half])[0, 1]
+    assert max(abs(neighbours), abs(halves)) < 0.02
+
+
+def test_normal_draws_pass_a_test_of_their_distribution():
+    from scipy import stats
+
+    values = tensorflow_draw().normal((300, 300, 3)).numpy().ravel()
+    assert stats.kstest(values, "norm").pvalue > 0.01
+
+
+def test_prefetch_keeps_order_and_ends(config):
+    batches = take(config(), 5)
+    for depth in (1, 2, 9):
+        received = list(pipeline.prefetch_to_device(batches, depth=depth))
+        assert all(isinstance(b["clean"], jax.Array) for b in received)
+        assert_equal([jax.device_get(b) for b in received], batches)
+
+
+def test_prefetch_shards_the_global_batch(config):
+    mesh = jax.make_mesh((jax.device_count(),), ("batch",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    batches = take(config(), 2)
+    received = list(pipeline.prefetch_to_device(batches, sharding))
+    assert received[0]["noisy"].sharding == sharding
+    assert_equal([jax.device_get(b) for b in received], batches)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"patch_size": 0}, "patch_size.*0"),
+        ({"batch_size": -4}, "batch_size.*-4"),
+        ({"seed": -1}, "seed.*-1"),
+        ({"seed": 2**31}, "seed.*2147483648"),
+        ({"downscale_probability": 1.5}, "1.5"),
+        ({"downscale_probability": float("nan")}, "nan"),
+        ({"downscale_factors": (0,)}, r"\(0,\)"),
+        ({"downscale_factors": (1.5,)}, "1.5"),
+        ({"noise": "gaussian:-3"}, "-3"),
+        ({"noise": "rain"}, "rain"),
+    ],
+)
+def test_bad_config_is_named(options, said):
+    with pytest.raises(ValueError, match=said):
+        pipeline.Config(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"start_step": -1}, "-1"),
+        ({"hosts": 3}, "batch_size 8.*of 3"),
+        ({"host": 2, "hosts": 2}, "host 2 of 2"),
+    ],
+)
+def test_bad_place_in_the_run_is_named(options, said, config):
+    with pytest.raises(ValueError, match=said):
+        pipeline.make_dataset(config(), **options)
+
+
+def test_bad_sources_are_named_before_the_first_batch(folder, tmp_path):
+    with pytest.raises(ValueError, match="absent"):
+        pipeline.make_dataset(pipeline.Config(source=str(tmp_path / "absent")))
+    with pytest.raises(ValueError, match="128x128"):
+        pipeline.make_dataset(pipeline.Config(source=folder))
+    whole = dead_leaves.render(64, 0)
+    Image.fromarray(whole).save(tmp_path / "cut.png")
+    data = (tmp_path / "cut.png").read_bytes()
+    (tmp_path / "cut.png").write_bytes(data[: len(data) // 2])
+    with pytest.raises(ValueError, match="none of the images"):
+        pipeline.make_dataset(pipeline.Config(source=str(tmp_path), patch_size=32))
+
+
+PROGRAM = """
+from sevnet_jax.data import pipeline
+batches = pipeline.make_batches(pipeline.Config(patch_size=96, noise="isp"))
+next(batches)
+print(pipeline.tf.config.get_visible_devices("GPU"))
+"""
+
+
+def test_a_program_ends_while_batches_are_made_and_tensorflow_has_no_gpu():
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, timeout=60, check=True
+    )
+    assert result.stdout.decode().strip() == "[]"
+
+
+def test_only_the_pipeline_imports_tensorflow():
+    code = (
+        "import sys; from sevnet_jax.data import noise, sources, isp, tfds_source;"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
