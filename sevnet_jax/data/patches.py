@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from sevnet_jax.data import images
-
 
 def pick(u: float, count: int) -> int:
     """Returns the number in 0..count-1 at which `u` in [0, 1] points."""
@@ -23,12 +21,14 @@ def orient(patch: np.ndarray, flip: bool, turns: int) -> np.ndarray:
 
 
 def shrink(patch: np.ndarray, factor: int) -> np.ndarray:
-    """Returns float32 in [0, 1], each value the mean of factor x factor pixels."""
-    values = images.to_float(patch)
+    """Returns uint16, each value the rounded mean of factor x factor pixels."""
+    if patch.dtype == np.uint8:
+        patch = patch * np.uint16(257)  # 255 becomes 65535: no value is rounded
     if factor == 1:
-        return values
+        return patch
     side = patch.shape[0] // factor
-    return values.reshape(side, factor, side, factor, 3).mean((1, 3))
+    blocks = patch.reshape(side, factor, side, factor, 3)
+    return np.round(blocks.mean((1, 3), dtype=np.float32)).astype(np.uint16)
 
 
 def fitting_factor(image: np.ndarray, factor: int, side: int) -> int:

@@ -107,7 +107,7 @@ class TensorFlowDraw:
 
 
 class _Reader:
-    """Clean patches from uniform numbers; runs in NumPy, called from the graph."""
+    """Clean patches, uint16, from uniform numbers; NumPy, called from the graph."""
 
     COUNT = 8  # uniform numbers a patch
 
@@ -166,8 +166,8 @@ def make_dataset(
     def make_example(count: tf.Tensor) -> dict[str, tf.Tensor]:
         step, row = count // rows, host * rows + count % rows
         draw = TensorFlowDraw(config.seed, step, row)
-        clean = tf.numpy_function(read, [draw.uniform((read.COUNT,))], tf.float32)
-        clean = tf.ensure_shape(clean, shape)
+        pixels = tf.numpy_function(read, [draw.uniform((read.COUNT,))], tf.uint16)
+        clean = tf.cast(tf.ensure_shape(pixels, shape), tf.float32) / 65535.0
         if getattr(law, "numpy_only", False):
             noisy = tf.numpy_function(numpy_noise, [clean, step, row], tf.float32)
             noisy = tf.ensure_shape(noisy, shape)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sevnet_jax.data import maps, noise
+from sevnet_jax.data import images, maps, noise
 from sevnet_jax.evaluation import metrics
 
 COLUMNS = 6
@@ -29,8 +29,8 @@ def _reduced(image: np.ndarray) -> np.ndarray:
 
 def panels(image: np.ndarray, seed: int = 0) -> list[tuple[str, np.ndarray]]:
     """Returns the sheet's captions and pictures, uint8, all of one size."""
-    if image.dtype == np.uint8:
-        image = image.astype(np.float32) / 255
+    if image.dtype in (np.uint8, np.uint16):
+        image = images.to_float(image)
     clean = _reduced(image).astype(np.float32)
     sheet = [("clean", metrics.to_rgb8(clean))]
     names = [(name, seed) for name in noise.PAPER_COLUMNS]
@@ -47,7 +47,7 @@ def panels(image: np.ndarray, seed: int = 0) -> list[tuple[str, np.ndarray]]:
 
 
 def draw(image: np.ndarray, out_path: str | Path, seed: int = 0) -> None:
-    """Writes the sheet of `image` [H, W, 3], uint8 or float32 in [0, 1], as PNG."""
+    """Writes the sheet of `image` [H, W, 3], pixels or float32 in [0, 1], as PNG."""
     sheet = panels(image, seed)
     height, width = sheet[0][1].shape[:2]
     rows = math.ceil(len(sheet) / COLUMNS)

@@ -43,10 +43,19 @@ def test_the_eight_orientations_differ_and_keep_the_pixels(image):
 def test_shrink_averages_blocks():
     patch = np.random.RandomState(0).randint(0, 256, (6, 6, 3)).astype(np.uint8)
     result = patches.shrink(patch, 3)
-    assert result.dtype == np.float32
+    assert result.dtype == np.uint16
     expected = patch[3:6, :3].astype(np.float64).mean((0, 1)) / 255
-    np.testing.assert_allclose(result[1, 0], expected, rtol=1e-6)
-    np.testing.assert_array_equal(patches.shrink(patch, 1), patch / np.float32(255))
+    np.testing.assert_allclose(result[1, 0] / 65535, expected, atol=0.51 / 65535)
+
+
+def test_16_bits_hold_8_exactly():
+    """v / 255 and 257 v / 65535 are the same number, so the same float."""
+    every = np.arange(256, dtype=np.uint8).reshape(1, 256, 1).repeat(3, -1)
+    wide = patches.shrink(every, 1).astype(np.float32) / np.float32(65535)
+    np.testing.assert_array_equal(wide, every.astype(np.float32) / np.float32(255))
+    deep = np.full((4, 4, 3), 12345, np.uint16)
+    np.testing.assert_array_equal(patches.shrink(deep, 1), deep)
+    np.testing.assert_array_equal(patches.shrink(deep, 2), deep[:2, :2])
 
 
 @pytest.mark.parametrize(("wanted", "got"), [(1, 1), (2, 2), (3, 2), (9, 2)])
