@@ -68,32 +68,33 @@ class TensorFlowDraw:
         self._calls += 1
         return tf.stack([tf.constant(call, tf.int64), self._example])
 
-    def _bits(self, count: int) -> tf.Tensor:
-        """Floats [count] spread evenly over [-2^31, 2^31]."""
-        bits = tf.random.stateless_uniform(
+    def _words(self, count: int) -> tf.Tensor:
+        """Random int32 [count] over the whole range."""
+        return tf.random.stateless_uniform(
             (count,), self._key(), minval=None, maxval=None, dtype=tf.int32
         )
-        return tf.cast(bits, tf.float32)
 
     def uniform(self, shape, low=0.0, high=1.0):
-        unit = tf.reshape(self._bits(math.prod(shape)) * 2.0**-32 + 0.5, shape)
+        word = tf.cast(self._words(math.prod(shape)), tf.float32)
+        unit = tf.reshape(word * 2.0**-32 + 0.5, shape)
         return low + (high - low) * unit
 
     def normal(self, shape):
-        # Box-Muller takes half the time of tf.random.stateless_normal on a CPU, and
-        # noise is most of the pipeline's work.
+        # Noise is most of the pipeline's work, and random bits most of the noise. So
+        # one word makes two numbers by Box and Muller: 20 bits for the radius, up to
+        # 5.4, and 12 for the angle. This takes a third of stateless_normal's time.
         count = math.prod(shape)
-        half = (count + 1) // 2
-        bits = self._bits(2 * half)
-        unit = tf.maximum(bits[:half] * 2.0**-32 + 0.5, 2.0**-26)  # no log of 0
-        radius = tf.sqrt(-2.0 * tf.math.log(unit))
-        angle = bits[half:] * (math.pi * 2.0**-31)
+        word = self._words((count + 1) // 2)
+        high = tf.cast(tf.bitwise.right_shift(word, 12), tf.float32)  # signed
+        low = tf.cast(tf.bitwise.bitwise_and(word, 2**12 - 1), tf.float32)
+        radius = tf.sqrt(-2.0 * tf.math.log((high + 0.5) * 2.0**-20 + 0.5))
+        angle = low * (math.pi * 2.0**-11)
         both = tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], 0)
         return tf.reshape(both[:count], shape)
 
     def laplace(self, shape):
         # Sign and size of one uniform number in [-1, 1].
-        signed = self._bits(math.prod(shape)) * 2.0**-31
+        signed = tf.cast(self._words(math.prod(shape)), tf.float32) * 2.0**-31
         size = -tf.math.log(tf.maximum(1.0 - tf.abs(signed), 2.0**-26))
         return tf.reshape(tf.sign(signed) * size, shape)
 
