@@ -1,4 +1,4 @@
-"""Studies a model: its cost and its laws. `python eval.py COMMAND --help` says more."""
+"""Studies models and noise. `python eval.py COMMAND --help` says more."""
 
 import argparse
 import dataclasses
@@ -11,7 +11,8 @@ import jax
 import sevnet_jax
 from sevnet_jax import equivariance
 from sevnet_jax.config import build_model, load_config
-from sevnet_jax.evaluation import complexity, report
+from sevnet_jax.data import images
+from sevnet_jax.evaluation import complexity, noise_sheet, report
 from sevnet_jax.runtime import use_compilation_cache
 
 
@@ -65,6 +66,17 @@ def run_equivariance(args: argparse.Namespace) -> int:
 def shorten(spec: str) -> str:
     path, colon, argument = spec.partition(":")
     return Path(path).stem + colon + argument
+
+
+def run_noise(args: argparse.Namespace) -> int:
+    report.check_figure_path(args.out)
+    try:
+        image = images.read(args.image)
+    except Exception as error:  # decoders raise errors of many kinds
+        raise ValueError(f"cannot read the image {args.image!r}: {error}") from error
+    noise_sheet.draw(image, args.out, args.seed)
+    print(f"figure: {args.out}")
+    return 0
 
 
 def print_equivariance(spec, shape, model, whole, parts, culprits, scales) -> None:
@@ -124,6 +136,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     command.add_argument("--dtype", choices=("float32", "bfloat16"))
     command.add_argument("--out", default="runs/equivariance.png", help="the figure")
     command.add_argument("--json", action="store_true", help="print JSON instead")
+
+    command = commands.add_parser(
+        "noise", help="one sheet with every noise law at every level, with its PSNR"
+    )
+    command.set_defaults(run=run_noise)
+    command.add_argument("--image", required=True, help="a clean photo")
+    command.add_argument("--out", default="runs/noise.png", help="the sheet")
+    command.add_argument("--seed", type=int, default=0)
     return parser.parse_args(argv)
 
 

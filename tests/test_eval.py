@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import eval as command
 from sevnet_jax import list_models
@@ -74,6 +76,18 @@ def test_equivariance_json_in_bfloat16(config, tmp_path, capsys):
     assert result["holds"]
     whole = result["parts"][-1]["measurement"]
     assert all(row["bit_exact"] for row in whole["scales"] if row["must_be_exact"])
+
+
+def test_noise_sheet(tmp_path, capsys, rng):
+    photo, sheet = tmp_path / "photo.png", tmp_path / "sheet.png"
+    pixels = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(photo)
+    assert command.main(["noise", "--image", str(photo), "--out", str(sheet)]) == 0
+    assert Image.open(sheet).width > 6 * 30
+    photo.write_bytes(photo.read_bytes()[:60])
+    for bad in (photo, tmp_path / "missing.png"):
+        assert command.main(["noise", "--image", str(bad), "--out", str(sheet)]) == 2
+        assert f"cannot read the image '{bad}'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

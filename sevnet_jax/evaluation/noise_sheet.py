@@ -1,15 +1,14 @@
 """One sheet with every noise law at every level, and the three level maps."""
 
 import math
-import os
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from sevnet_jax.data import images, maps, noise
 from sevnet_jax.evaluation import metrics
+from sevnet_jax.evaluation.report import save_figure
 
 COLUMNS = 6
 LONGEST_SIDE = 384
@@ -47,7 +46,7 @@ def panels(image: np.ndarray, seed: int = 0) -> list[tuple[str, np.ndarray]]:
 
 
 def draw(image: np.ndarray, out_path: str | Path, seed: int = 0) -> None:
-    """Writes the sheet of `image` [H, W, 3], pixels or float32 in [0, 1], as PNG."""
+    """Writes the sheet of `image` [H, W, 3], pixels or float32 in [0, 1]."""
     sheet = panels(image, seed)
     height, width = sheet[0][1].shape[:2]
     rows = math.ceil(len(sheet) / COLUMNS)
@@ -67,9 +66,4 @@ def draw(image: np.ndarray, out_path: str | Path, seed: int = 0) -> None:
             fontsize=9,
             va="bottom",
         )
-    partial = Path(f"{out_path}.partial")
-    try:
-        FigureCanvasAgg(figure).print_png(str(partial))
-        os.replace(partial, out_path)
-    finally:
-        partial.unlink(missing_ok=True)
+    save_figure(figure, out_path, dpi=DPI)

@@ -112,10 +112,10 @@ def plot_equivariance(models: Mapping[str, Measurement], path: str | Path) -> No
     save_figure(figure, path)
 
 
-def save_figure(figure: Figure, path: str | Path) -> None:
+def save_figure(figure: Figure, path: str | Path, dpi: int = 150) -> None:
     """Writes the figure in the format that the ending of `path` names."""
     check_figure_path(path)
-    write_atomically(path, lambda part: figure.savefig(part, dpi=150))
+    write_atomically(path, lambda part: figure.savefig(part, dpi=dpi))
 
 
 def check_figure_path(path: str | Path) -> None:
