@@ -83,7 +83,8 @@ def test_noise_sheet(tmp_path, capsys, rng):
     pixels = rng.integers(0, 256, (20, 30, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(photo)
     assert command.main(["noise", "--image", str(photo), "--out", str(sheet)]) == 0
-    assert Image.open(sheet).width > 6 * 30
+    with Image.open(sheet) as drawn:
+        assert drawn.width > 6 * 30
     photo.write_bytes(photo.read_bytes()[:60])
     for bad in (photo, tmp_path / "missing.png"):
         assert command.main(["noise", "--image", str(bad), "--out", str(sheet)]) == 2
