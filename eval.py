@@ -3,16 +3,15 @@
 import argparse
 import dataclasses
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
-
 import sevnet_jax
-from sevnet_jax import equivariance
 from sevnet_jax.config import build_model, load_config
 from sevnet_jax.data import images
-from sevnet_jax.evaluation import complexity, noise_sheet, report
+from sevnet_jax.evaluation import complexity, law_report, noise_sheet, report
 from sevnet_jax.runtime import use_compilation_cache
 
 
@@ -31,36 +30,24 @@ def run_complexity(args: argparse.Namespace) -> int:
 
 def run_equivariance(args: argparse.Namespace) -> int:
     report.check_figure_path(args.out)
-    scales = equivariance.SCALES
-    laws, results = {}, []
+    studies = {}
     for spec in args.config:
-        # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
-        model = build_model(load_config(spec)).clone(precision="highest")
+        model = build_model(load_config(spec))
         if args.dtype:
             model = model.clone(dtype=args.dtype)
-        shape = (1, args.size, args.size, model.channels)
-        x = jax.random.uniform(jax.random.key(args.seed), shape, model.dtype)
-        params = jax.jit(model.init)(jax.random.key(args.seed + 1), x)
-        apply = jax.jit(model.apply)
-        law = equivariance.measure(
-            lambda x, apply=apply, params=params: apply(params, x),
-            x,
-            scales=(*scales, *report.sweep()),
-        )
-        laws[shorten(spec)] = law
-        whole = equivariance.Part("", type(model).__name__, law, law.holds())
-        parts = equivariance.measure_parts(model, params, x, depth=1)
-        culprits = [] if whole.holds else equivariance.locate(model, params, x)
-        parts = [part for part in parts if part.path] + [whole]
-        results.append((spec, whole, parts, culprits))
+        studies[spec] = law_report.study(model, args.size, args.seed)
         if not args.json:
-            print_equivariance(spec, shape, model, whole, parts, culprits, scales)
-    report.plot_equivariance(laws, args.out)
+            print(
+                f"{spec}: is f(kx) = k f(x)? Random weights and image, {model.dtype}."
+            )
+            print(law_report.format_study(studies[spec]))
     if args.json:
-        print(json.dumps([describe_law(*result) for result in results], indent=2))
-    else:
-        print(f"figure: {args.out}")
-    return 0 if all(whole.holds for _, whole, _, _ in results) else 1
+        found = [{"config": s, **law_report.to_json(r)} for s, r in studies.items()]
+        print(json.dumps(found, indent=2))
+    labels = map(shorten, studies)
+    law_report.plot_studies(dict(zip(labels, studies.values(), strict=True)), args.out)
+    print(f"figure: {args.out}", file=sys.stderr)
+    return 0 if all(result.whole.holds for result in studies.values()) else 1
 
 
 def shorten(spec: str) -> str:
@@ -79,31 +66,17 @@ def run_noise(args: argparse.Namespace) -> int:
     return 0
 
 
-def print_equivariance(spec, shape, model, whole, parts, culprits, scales) -> None:
-    size = "x".join(map(str, shape))
-    print(f"{spec}: f(kx) = k f(x)? random weights, compute in {model.dtype}, x {size}")
-    print("Columns are scales k; = is exact to the last bit, a number the error.")
-    print(report.equivariance_table(parts, scales))
-    law = whole.measurement
-    shift_error = max(row.relative_error for row in law.shifts)
-    others = max(row.relative_error for row in law.scales if not row.must_be_exact)
-    print(f"f(x + b) = f(x) + b: gain {law.shift_gain:.4f}, error {shift_error:.1e}")
-    if whole.holds:
-        print(f"The law holds: exact for every power of two, {others:.1e} elsewhere.")
-        return
-    print("The law is broken by, in the order of the data flow:")
-    for part in culprits:
-        degree = f"degree {part.measurement.degree:.3f}"
-        print(f"  {part.path} ({part.kind}): measured {degree}")
+def whole_number(least: int) -> Callable[[str], int]:
+    """The type of an argument from `least` to 2^31 - 1."""
 
+    def convert(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) < 2**31:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no whole number of {least} or more"
+            )
+        return int(text)
 
-def describe_law(spec, whole, parts, culprits) -> dict:
-    return {
-        "config": spec,
-        "holds": whole.holds,
-        "culprits": [part.path for part in culprits],
-        "parts": [dataclasses.asdict(part) for part in parts],
-    }
+    return convert
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -114,7 +87,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "complexity", help="parameters and MACs of every preset, beside the paper's"
     )
     command.set_defaults(run=run_complexity)
-    command.add_argument("--size", type=int, default=256, help="image side (256)")
+    command.add_argument(
+        "--size", type=whole_number(1), default=256, help="image side (256)"
+    )
     command.add_argument("--json", action="store_true", help="print JSON instead")
 
     command = commands.add_parser(
@@ -131,8 +106,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         metavar="FILE[:ARGUMENT]",
         help="configs/sevnet.py, configs/ablations.py:2f, ...; may be given repeatedly",
     )
-    command.add_argument("--size", type=int, default=32, help="image side (32)")
-    command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--size", type=whole_number(1), default=32, help="image side (32)"
+    )
+    command.add_argument("--seed", type=whole_number(0), default=0)
     command.add_argument("--dtype", choices=("float32", "bfloat16"))
     command.add_argument("--out", default="runs/equivariance.png", help="the figure")
     command.add_argument("--json", action="store_true", help="print JSON instead")
@@ -143,7 +120,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     command.set_defaults(run=run_noise)
     command.add_argument("--image", required=True, help="a clean photo")
     command.add_argument("--out", default="runs/noise.png", help="the sheet")
-    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--seed", type=whole_number(0), default=0)
     return parser.parse_args(argv)
 
 
@@ -152,8 +129,11 @@ def main(argv: list[str] | None = None) -> int:
     use_compilation_cache()
     try:
         return args.run(args)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
-        print(f"eval.py: {error}", file=sys.stderr)
+        print("eval.py:", " ".join(str(error).split()), file=sys.stderr)
         return 2
 
 

@@ -20,11 +20,12 @@ def load_config(spec: str) -> ConfigDict:
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise ValueError(f"{path} is not valid Python: {error}") from error
-    if not hasattr(module, "get_config"):
-        raise ValueError(f"{path} defines no get_config()")
-    return module.get_config(argument) if argument else module.get_config()
+        if not hasattr(module, "get_config"):
+            raise ValueError("it defines no get_config()")
+        return ConfigDict(module.get_config(*([argument] if argument else [])))
+    except Exception as error:  # a config is anybody's code
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"config {spec}: {kind}{error}") from error
 
 
 def build_model(config: ConfigDict) -> nn.Module:

@@ -16,5 +16,6 @@ def use_compilation_cache() -> Path:
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = str(Path(caches) / "sevnet_jax" / "xla")
         jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     return Path(folder)

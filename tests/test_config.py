@@ -13,6 +13,11 @@ def test_every_config_builds_its_model(project):
         assert build_model(load_config(str(path))).channels == 3
 
 
+def test_an_argument_that_no_config_takes_is_named(project):
+    with pytest.raises(ValueError, match=r"sevnet\.py:foo: TypeError"):
+        load_config(f"{project / 'configs' / 'sevnet.py'}:foo")
+
+
 @pytest.mark.parametrize("row", ABLATIONS)
 def test_every_ablation_row_builds_at_both_sizes(project, row):
     path = project / "configs" / "ablations.py"
@@ -27,18 +32,24 @@ def test_every_ablation_row_builds_at_both_sizes(project, row):
     ("text", "words"),
     [
         ("x = 1", "no get_config"),
-        ("def get_config(:", "not valid Python"),
+        ("def get_config(:", "SyntaxError"),
+        ("import not_there", "ModuleNotFoundError.*not_there"),
+        ("def get_config(): return 1 / 0", "ZeroDivisionError"),
+        ("def get_config(): return None", "no model.name"),
+        ("def get_config(): return 5", "config.py"),
+        (
+            "def get_config(): return {'model': {'name': 'sevnet', 'blocks': 3}}",
+            "got 3",
+        ),
         ("def get_config(): return {}", "no model.name"),
         ("def get_config(): return {'model': {'name': 'resnet'}}", "'resnet'"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path, text, words):
-    from ml_collections import ConfigDict
-
     path = tmp_path / "config.py"
     path.write_text(text)
     with pytest.raises(ValueError, match=words):
-        build_model(ConfigDict(load_config(str(path))))
+        build_model(load_config(str(path)))
 
 
 def test_a_file_that_is_no_python_is_named(tmp_path):

@@ -74,7 +74,7 @@ def test_equivariance_json_in_bfloat16(config, tmp_path, capsys):
     (result,) = json.loads(capsys.readouterr().out)
     assert code == 0
     assert result["holds"]
-    whole = result["parts"][-1]["measurement"]
+    whole = result["whole"]["measurement"]
     assert all(row["bit_exact"] for row in whole["scales"] if row["must_be_exact"])
 
 
@@ -96,7 +96,10 @@ def test_noise_sheet(tmp_path, capsys, rng):
     [
         ("no config file 'missing.py'", ["equivariance", "--config", "missing.py"]),
         ("unknown row '9z'", ["equivariance", "--config", "configs/ablations.py:9z"]),
-        ("got 0", ["complexity", "--size", "0"]),
+        (
+            "cannot write the figure",
+            ["noise", "--image", "x", "--out", "eval.py/a.png"],
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -113,6 +116,14 @@ def test_a_figure_of_an_unknown_format_is_refused(config, capsys):
     argv = ["equivariance", "--config", config(), "--size", "8", "--out", "figure.xyz"]
     assert command.main(argv) == 2
     assert "figure.xyz" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["0", "-3", "x", "99999999999"])
+def test_a_size_that_is_none_is_refused(capsys, value):
+    with pytest.raises(SystemExit) as stop:
+        command.main(["complexity", "--size", value])
+    assert stop.value.code == 2
+    assert "no whole number of 1 or more" in capsys.readouterr().err
 
 
 def test_help_lists_the_commands(capsys):

@@ -1,4 +1,4 @@
-"""The package imports quickly and needs no TensorFlow."""
+"""Importing the package needs no TensorFlow."""
 
 import subprocess
 import sys

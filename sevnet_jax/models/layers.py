@@ -31,7 +31,7 @@ class Conv(nn.Module):
             1.0, "fan_in", "normal", batch_axis=(0, 1) if self.transposed else ()
         )
         shape = (self.size, self.size, x.shape[-1], self.features)
-        kernel = self.param("kernel", init, shape)
+        kernel = self.param("kernel", init, shape, jnp.float32)
         return ops.convolve(x, kernel, self.stride, self.transposed)
 
 
@@ -40,8 +40,9 @@ class ConstantScaling(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [..., C] -> [..., C]
+        ops.check_features(x)
         channels = x.shape[-1]
-        gain = self.param("gain", nn.initializers.ones, (channels,))
+        gain = self.param("gain", nn.initializers.ones, (channels,), jnp.float32)
         return x * (gain / math.sqrt(channels)).astype(x.dtype)
 
 
@@ -174,7 +175,7 @@ class SEVB(nn.Module):
 
 def choose(choices: Mapping[str, Any], name: str, what: str) -> Any:
     """`choices[name]`, or a ValueError that lists the choices."""
-    if name not in choices:
+    if name not in list(choices):
         listed = ", ".join(map(str, choices))
         raise ValueError(f"unknown {what} {name!r}; choose from {listed}")
     return choices[name]
@@ -182,6 +183,7 @@ def choose(choices: Mapping[str, Any], name: str, what: str) -> Any:
 
 def split_halves(x: Array, user: str) -> tuple[Array, Array]:
     """The first and the second half of the channels. Degree 1."""
+    ops.check_features(x)
     if x.shape[-1] % 2:
         raise ValueError(
             f"{user} splits the channels in two halves, got {x.shape[-1]} channels; "

@@ -4,7 +4,9 @@ A token is the channel vector of one pixel. Statistics are taken in float32 at l
 so that bfloat16 features keep the law as exactly as float32 ones do.
 """
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 # Relative to the token's own power, so that it scales with it: an absolute epsilon
@@ -121,17 +123,26 @@ def image_mean(x: Array) -> Array:  # [B, H, W, C] -> [B, 1, 1, 1]
     return x.mean((1, 2, 3), keepdims=True, where=jnp.isfinite(x))
 
 
-def check_images(x: Array) -> None:
-    """Raises ValueError unless `x` is a batch of floating-point images."""
-    if x.ndim != 4:
-        hint = "; add the batch axis with x[None]" if x.ndim == 3 else ""
-        raise ValueError(
-            f"expected [batch, height, width, channels], got {x.shape}{hint}"
-        )
+def check_features(x: Array) -> None:
+    """Raises ValueError unless `x` is a floating-point array with a channel axis."""
+    if not isinstance(x, jax.Array | np.ndarray):
+        raise ValueError(f"expected an array, got {type(x).__name__}")
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(
             f"expected floating-point images, got {x.dtype}; convert them first, for "
             "example with x.astype('float32') / 255"
+        )
+    if not x.ndim:
+        raise ValueError("expected an array with channels last, got a scalar")
+
+
+def check_images(x: Array) -> None:
+    """Raises ValueError unless `x` is a batch of floating-point images."""
+    check_features(x)
+    if x.ndim != 4:
+        hint = "; add the batch axis with x[None]" if x.ndim == 3 else ""
+        raise ValueError(
+            f"expected [batch, height, width, channels], got {x.shape}{hint}"
         )
     if 0 in x.shape[1:]:
         raise ValueError(f"expected at least one pixel and one channel, got {x.shape}")

@@ -14,7 +14,7 @@ from jax import Array
 from sevnet_jax.models import layers, ops
 
 CENTRES = ("image", "constant", "none")
-DTYPES = ("float32", "bfloat16", "float64")
+DTYPES = ("float32", "bfloat16")
 PRECISIONS = (None, "default", "high", "highest")
 
 
@@ -44,6 +44,14 @@ class SEVNet(nn.Module):
     remat: bool = False  # recompute the blocks in the backward pass to save memory
 
     def __post_init__(self):
+        if isinstance(self.blocks, list):
+            self.blocks = tuple(self.blocks)
+        if not isinstance(self.blocks, tuple):
+            raise ValueError(
+                f"blocks is a tuple, one count a scale, got {self.blocks!r}"
+            )
+        if not isinstance(self.dtype, str):
+            self.dtype = jnp.dtype(self.dtype).name
         super().__post_init__()
         for name in ("channels", "width", "stem", "expansion"):
             _check_count(name, getattr(self, name), least=1)
@@ -74,6 +82,13 @@ class SEVNet(nn.Module):
                 f"this model takes {self.channels} channels last, got {x.shape}; set "
                 f"channels={x.shape[-1]} or move the channel axis"
             )
+        if centre is None:
+            centre = self.find_centre(x)
+        elif jnp.shape(centre) != (x.shape[0], 1, 1, 1):
+            raise ValueError(
+                f"centre has one value an image, {(x.shape[0], 1, 1, 1)}, got "
+                f"{jnp.shape(centre)}"
+            )
         block = nn.remat(layers.SEVB) if self.remat else layers.SEVB
 
         def stage(y, name, count):
@@ -102,7 +117,7 @@ class SEVNet(nn.Module):
             return ops.depth_to_space(y, self.stem)
 
         signal = ops.widen(x)
-        centred = signal - (self.find_centre(signal) if centre is None else centre)
+        centred = signal - centre
         padded = ops.pad_to_multiple(centred.astype(self.dtype), self.multiple)
         with (
             jax.default_matmul_precision(self.precision)
@@ -118,9 +133,9 @@ class SEVNet(nn.Module):
             case "image":
                 return ops.image_mean(x)
             case "constant":
-                return jnp.full((x.shape[0], 1, 1, 1), 0.5, x.dtype)
+                return jnp.full((x.shape[0], 1, 1, 1), 0.5)
             case _:
-                return jnp.zeros((x.shape[0], 1, 1, 1), x.dtype)
+                return jnp.zeros((x.shape[0], 1, 1, 1))
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -170,11 +185,12 @@ def list_models() -> list[str]:
 
 def create_model(name: str, **changes: Any) -> SEVNet:
     """The preset `name` with some fields changed, for example `channels=1`."""
-    if name not in PRESETS:
+    if name not in list_models():
         raise ValueError(
             f"unknown model {name!r}; choose from {', '.join(list_models())}"
         )
-    known = [f.name for f in dataclasses.fields(SEVNet) if f.name not in _FLAX_FIELDS]
+    fields = [field.name for field in dataclasses.fields(SEVNet)]
+    known = [field for field in fields if field not in ("parent", "name")]
     for key in changes:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=3) or known
@@ -184,9 +200,6 @@ def create_model(name: str, **changes: Any) -> SEVNet:
     return SEVNet(**{**PRESETS[name], **changes})
 
 
-_FLAX_FIELDS = ("parent", "name")
-
-
 def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or value < least:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an integer of {least} or more, got {value!r}")

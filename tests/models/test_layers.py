@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from flax import linen as nn
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -177,6 +178,69 @@ def test_a_block_costs_the_same_with_any_gate(gate):
     assert sum(np.prod(k.shape) for k in kernels) == 38 * channels**2
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("relu", lambda x: np.maximum(x, 0)),
+        ("elu", lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
+        ("gelu", lambda x: x * scipy.stats.norm.cdf(x)),
+        ("none", lambda x: x),
+    ],
+)
+def test_pointwise_gates(rng, name, expected):
+    x = rng.normal(size=(2, 3, 4, 6))
+    got = layers.GATES[name]().apply({}, jnp.asarray(x, "float32"))
+    np.testing.assert_allclose(got, expected(x), atol=2e-7, rtol=1e-5)
+
+
+def test_normalizations_other_than_hnm(draw_params, rng):
+    x = rng.normal(1, 2, size=(2, 3, 4, 6)).astype("float32")
+    modules = {name: make() for name, make in layers.NORMALIZATIONS.items()}
+    init = {
+        name: modules[name].init(jax.random.key(0), jnp.asarray(x))
+        for name in ("cs", "cs_half", "layer_norm", "none")
+    }
+    got = {
+        name: np.asarray(modules[name].apply(init[name], jnp.asarray(x)))
+        for name in init
+    }
+    normalized = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+    half = np.concatenate([x[..., :3] / np.sqrt(3), x[..., 3:]], -1)
+    np.testing.assert_allclose(got["cs"], x / np.sqrt(6), rtol=1e-6)
+    np.testing.assert_allclose(got["cs_half"], half, rtol=1e-6)
+    np.testing.assert_allclose(got["layer_norm"], normalized, atol=1e-5)
+    np.testing.assert_array_equal(got["none"], x)
+
+
+def test_the_table_names_the_gates_by_their_scaling():
+    assert layers.GATES["igm"]().scaling == "both"
+    assert layers.GATES["igm_single"]().scaling == "gate"
+    assert layers.GATES["igm_unscaled"]().scaling == "none"
+
+
+@pytest.mark.parametrize("conv", [layers.Conv(64), layers.Conv(64, 2, 2, True)])
+def test_fresh_convolutions_keep_the_variance(rng, conv):
+    x = jnp.asarray(rng.normal(size=(1, 32, 32, 48)), "float32")
+    output = conv.apply(conv.init(jax.random.key(0), x), x)[:, 2:-2, 2:-2]
+    assert np.var(output) == pytest.approx(1, rel=0.1)
+
+
+def test_gating_survives_features_whose_product_overflows(draw_params, rng):
+    x = jnp.asarray(rng.normal(size=(1, 3, 3, 8)), "float32")
+    module = layers.InteractiveGating()
+    fn = functools.partial(module.apply, draw_params(module, x))
+    equivariance.assert_homogeneous(fn, x, scales=(2.0**62,))
+
+
+def test_bfloat16_statistics_are_taken_in_float32(rng):
+    """A mean of 256 and a spread of 1: in bfloat16 the variance would be lost."""
+    x = jnp.asarray(256 + rng.normal(size=(4, 64)) * 2, "bfloat16")
+    exact = np.asarray(x, np.float64)
+    expected = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
+    got = np.asarray(ops.normalize_tokens(x), np.float64)
+    np.testing.assert_allclose(got, expected, atol=0.05)
+
+
 class BiasedConv(nn.Module):
     @nn.compact
     def __call__(self, x):
@@ -205,6 +269,12 @@ def test_a_bias_and_an_absolute_epsilon_are_caught(draw_params, rng, module):
 def test_an_odd_channel_count_is_named(module):
     with pytest.raises(ValueError, match=r"two halves, got 7 channels.*even"):
         module.init(jax.random.key(0), jnp.zeros((1, 4, 4, 7)))
+
+
+@pytest.mark.parametrize("x", [jnp.ones((1, 2, 2, 8), "int32"), jnp.float32(1), [1.0]])
+def test_what_is_no_feature_map_is_named(x):
+    with pytest.raises(ValueError, match="expected"):
+        layers.ConstantScaling().init(jax.random.key(0), x)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevnet_jax import create_model, equivariance, list_models
-from sevnet_jax.models import ABLATIONS
+from sevnet_jax.models import ABLATIONS, layers, ops
 
 every_preset = pytest.mark.parametrize("name", list_models())
 KEEPS_THE_LAW = {"1a", "1b", "1c", "2a", "2b", "2c"}
@@ -99,6 +99,82 @@ def test_the_constant_centre_is_equivariant_about_one_half(draw_params, rng):
     equivariance.assert_homogeneous(about_half, x, scales=(3.0,), tolerance=1e-5)
 
 
+def test_the_network_is_the_u_net_of_the_specification(draw_params, rng):
+    """Head, encoder, bottleneck, decoder with additive skips, tail, global residual."""
+    model = tiny(stem=1, blocks=(1, 1), bottleneck=1)
+    x = rng.uniform(size=(2, 13, 18, 3)).astype("float32")
+    params = draw_params(model, jnp.asarray(x))["params"]
+
+    def conv(name, y, stride=1, transposed=False):
+        return ops.convolve(y, params[name]["kernel"], stride, transposed)
+
+    def block(name, y):
+        return layers.SEVB().apply({"params": params[f"{name}_block_0"]}, y)
+
+    centred = x - x.mean((1, 2, 3), keepdims=True)
+    padded = np.pad(centred, ((0, 0), (0, 3), (0, 2), (0, 0)), mode="reflect")
+    fine = block("encoder_0", conv("head", jnp.asarray(padded)))
+    coarse = block("encoder_1", conv("down_0", fine, 2))
+    y = block("bottleneck", conv("down_1", coarse, 2))
+    y = block("decoder_1", conv("up_1", y, 2, True) + coarse)
+    y = block("decoder_0", conv("up_0", y, 2, True) + fine)
+    expected = x + conv("tail", y)[:, :13, :18]
+    restored = model.apply({"params": params}, jnp.asarray(x))
+    chex.assert_trees_all_close(restored, expected, atol=1e-5)
+
+
+def test_the_stem_puts_the_network_on_blocks_of_pixels(draw_params, rng):
+    model = tiny(blocks=(), bottleneck=1, centre="none")
+    x = jnp.asarray(rng.uniform(size=(1, 4, 6, 3)), "float32")
+    params = draw_params(model, x)["params"]
+    y = ops.convolve(ops.space_to_depth(x, 2), params["head"]["kernel"])
+    y = layers.SEVB().apply({"params": params["bottleneck_block_0"]}, y)
+    y = ops.depth_to_space(ops.convolve(y, params["tail"]["kernel"]), 2)
+    restored = model.apply({"params": params}, x)
+    chex.assert_trees_all_close(restored, x + y, atol=1e-5)
+
+
+def test_the_ablations_are_those_of_the_papers_table():
+    """Per row: middle normalisation, gate, normalisation before the block."""
+    table = {
+        row: tuple(
+            ({"normalization": "hnm", "gate": "igm", "pre_normalization": "none"} | d)[
+                key
+            ]
+            for key in ("normalization", "gate", "pre_normalization")
+        )
+        for row, d in ABLATIONS.items()
+    }
+    assert table == {
+        "1a": ("hnm", "igm", "none"),
+        "1b": ("cs", "igm", "none"),
+        "1c": ("cs_half", "igm", "none"),
+        "1d": ("hnm", "elu", "none"),
+        "1e": ("hnm", "gelu", "none"),
+        "1f": ("none", "elu", "none"),
+        "1g": ("none", "gelu", "none"),
+        "1h": ("hnm_scale_free", "igm", "none"),
+        "2a": ("hnm", "none", "none"),
+        "2b": ("hnm", "relu", "none"),
+        "2c": ("hnm", "igm_single", "none"),
+        "2d": ("layer_norm", "igm", "none"),
+        "2e": ("layer_norm", "relu", "none"),
+        "2f": ("layer_norm", "gelu", "none"),
+        "unscaled": ("hnm", "igm_unscaled", "none"),
+        "pre_ln": ("none", "relu", "layer_norm"),
+    }
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 128 / 255])
+def test_a_flat_image_keeps_the_law(draw_params, value):
+    """What is left of it after its mean is rounding: the law holds for that too."""
+    x = jnp.full((1, 8, 8, 3), value)
+    fn = bind(tiny(), draw_params(tiny(), x))
+    scales = (2.0**-30, 0.5, 2.0**40)
+    equivariance.assert_homogeneous(fn, x, scales=scales)
+    chex.assert_trees_all_close(fn(x), x, atol=1e-5)
+
+
 @pytest.mark.parametrize("row", ABLATIONS)
 def test_each_ablation_gets_its_verdict(draw_params, rng, row):
     model = tiny(**ABLATIONS[row])
@@ -174,6 +250,11 @@ def test_zero_gives_zero_and_finite_gradients(draw_params):
         (lambda: tiny(dtype="float33"), "unknown dtype .float33..*bfloat16"),
         (lambda: tiny(width=0), "width.*got 0"),
         (lambda: tiny(blocks=(1, -1)), "blocks.*-1"),
+        (lambda: tiny(blocks=3), "blocks is a tuple.*got 3"),
+        (lambda: tiny(width=True), "width.*got True"),
+        (lambda: tiny(gate=["igm"]), "unknown gate"),
+        (lambda: create_model(["sevnet"]), "unknown model"),
+        (lambda: tiny(dtype="float64"), "unknown dtype 'float64'"),
         (lambda: tiny(gate="swish"), "unknown gate 'swish'"),
         (lambda: tiny(precision="exact"), "unknown precision .exact."),
     ],
@@ -194,6 +275,27 @@ def test_a_wrong_field_is_named_when_the_model_is_made(make, words):
 def test_wrong_images_are_named(shape, dtype, words):
     with pytest.raises(ValueError, match=words):
         tiny().init(jax.random.key(0), jnp.zeros(shape, dtype))
+
+
+def test_natural_spellings_of_a_field_are_understood():
+    model = tiny(blocks=[1, 1], dtype=jnp.bfloat16)
+    assert (model.blocks, model.dtype) == ((1, 1), "bfloat16")
+    assert isinstance(hash(model), int)
+
+
+def test_a_centre_of_the_wrong_shape_is_named(draw_params):
+    x = jnp.zeros((1, 8, 8, 3))
+    params = draw_params(tiny(), x)
+    with pytest.raises(ValueError, match=r"centre has one value an image"):
+        tiny().apply(params, x, centre=jnp.zeros((2, 1, 1, 1)))
+
+
+def test_parameters_are_float32_whatever_computes():
+    for dtype in ("float32", "bfloat16"):
+        shapes = jax.eval_shape(
+            tiny(dtype=dtype).init, jax.random.key(0), jnp.zeros((1, 8, 8, 3))
+        )
+        chex.assert_type(jax.tree.leaves(shapes), jnp.float32)
 
 
 def test_a_model_says_what_it_is():

@@ -13,9 +13,10 @@ from sevnet_jax.evaluation.equivariance.law import (
     Measurement,
     Row,
     assert_homogeneous,
-    describe,
+    format_scale,
     is_power_of_two,
     measure,
+    perturb,
 )
 from sevnet_jax.evaluation.equivariance.parts import (
     Part,
@@ -31,10 +32,11 @@ __all__ = [
     "Part",
     "Row",
     "assert_homogeneous",
-    "describe",
     "find_culprits",
+    "format_scale",
     "is_power_of_two",
     "locate",
     "measure",
     "measure_parts",
+    "perturb",
 ]

@@ -1,0 +1,60 @@
+"""The study of a law: what its table says and its figure shows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sevnet_jax import create_model, equivariance
+from sevnet_jax.evaluation import law_report
+from sevnet_jax.evaluation.equivariance import Part
+
+
+def make_study(fn) -> law_report.Study:
+    x = np.linspace(-1, 2, 12, dtype="float32")
+    scales = (*equivariance.SCALES, *law_report.SWEEP)
+    law = equivariance.measure(fn, x, scales)
+    whole = Part("", "Function", law, law.holds())
+    return law_report.Study(whole, (), () if whole.holds else (whole,))
+
+
+def test_the_table_tells_exact_from_wrong_and_from_overflow():
+    exact = law_report.format_study(make_study(lambda x: x / 7)).splitlines()
+    assert exact[3].split()[6:14] == ["="] * 8
+    assert exact[3].endswith("yes")
+    assert exact[-1].startswith("The law holds")
+    with np.errstate(over="ignore"):
+        square = law_report.format_study(make_study(lambda x: x**5)).splitlines()
+    assert square[3].split()[6] == "1e+00"
+    assert "overflow" in square[3]
+    assert square[-1] == "  the whole network (Function): measured degree 5.000"
+
+
+def test_the_figure_puts_exact_results_on_the_floor_and_wrong_ones_above(
+    tmp_path, monkeypatch
+):
+    figures = []
+    monkeypatch.setattr(
+        law_report, "save_figure", lambda figure, path: figures.append(figure)
+    )
+    studies = {"good": make_study(lambda x: x / 7), "bad": make_study(np.tanh)}
+    law_report.plot_studies(studies, tmp_path / "figure.png")
+    good, rounded, bad, _ = (line.get_ydata() for line in figures[0].axes[0].lines[:4])
+    assert max(good) == 1e-9
+    assert 1e-9 < max(rounded) < 1e-6
+    assert min(bad) > 1e-3
+
+
+def test_a_study_serves_json_without_nan():
+    model = create_model("sevnet_s", width=4, blocks=(), bottleneck=1, remat=True)
+    study = law_report.study(model.clone(gate="elu"), size=4, seed=0)
+    result = json.loads(json.dumps(law_report.to_json(study), allow_nan=False))
+    assert not result["holds"]
+    assert result["culprits"] == ["bottleneck_block_0/activate"]
+
+
+@pytest.mark.parametrize("centre", ["image", "constant"])
+def test_a_network_that_breaks_the_law_itself_is_named(centre):
+    model = create_model("sevnet_s", width=4, blocks=(), bottleneck=0, centre=centre)
+    text = law_report.format_study(law_report.study(model, size=4, seed=0))
+    assert ("  the whole network (SEVNet)" in text) == (centre == "constant")
