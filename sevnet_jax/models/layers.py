@@ -101,7 +101,7 @@ class InteractiveGating(nn.Module):
                 energy = ops.token_energy(value) + ops.token_energy(gate)
             case other:
                 raise ValueError(f"scaling is 'both', 'gate' or 'none', got {other!r}")
-        # Scale the gate first: the product of both may overflow where this does not.
+        # Scale the gate first: the bare product would underflow at twice the exponent.
         gate = (ops.widen(gate) * ops.zero_safe_rsqrt(energy)).astype(x.dtype)
         return value * gate
 
