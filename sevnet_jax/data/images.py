@@ -1,5 +1,7 @@
 """Image files to pixels: 8 bit through Pillow, 16 bit at full precision."""
 
+import struct
+import warnings
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,39 +28,63 @@ def _read_16bit(file: BinaryIO, head: bytes) -> np.ndarray | None:
     if head[:8] == _PNG and head[24:25] == b"\x10":
         import imagecodecs
 
+        _check_size(*struct.unpack(">II", head[16:24]))
         return imagecodecs.png_decode(file.read())
     if head[:4] in _TIFF:
         import tifffile
 
         with tifffile.TiffFile(file) as tiff:
             page = tiff.pages[0]
-            if page.dtype == np.uint16 and page.photometric.name in (
-                "MINISBLACK",
-                "RGB",
-            ):
+            _check_size(page.imagewidth, page.imagelength)
+            if page.dtype == np.uint16:
+                if page.photometric.name not in ("MINISBLACK", "MINISWHITE", "RGB"):
+                    raise ValueError(f"16-bit {page.photometric.name} is not supported")
                 pixels = page.asarray()
+                if page.photometric.name == "MINISWHITE":
+                    pixels = np.iinfo(np.uint16).max - pixels
                 planes_first = page.axes.startswith("S")
                 return np.moveaxis(pixels, 0, -1) if planes_first else pixels
+            if page.dtype not in (np.uint8, np.bool_):
+                raise ValueError(f"pixels are {page.dtype}, of unknown range")
         file.seek(0)
     return None
 
 
+def _ppm_maximum(head: bytes) -> int:
+    """The largest value a PPM file announces; 255 if comments push it out of sight."""
+    words = head.split()
+    return int(words[3]) if len(words) > 3 and words[3].isdigit() else 255
+
+
+def _check_size(width: int, height: int) -> None:
+    """Pillow's guard against bombs, for files that do not go through Pillow."""
+    from PIL import Image
+
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is not None and width * height > 2 * limit:
+        raise ValueError(f"{width}x{height} is more than {2 * limit} pixels")
+
+
 def decode(file: BinaryIO) -> np.ndarray:
     """Returns the pixels of an open file [H, W, 3], uint8 or uint16."""
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     head = file.read(_HEAD_BYTES)
     file.seek(0)
-    pixels = _read_16bit(file, head)
-    if pixels is None:
+    with warnings.catch_warnings():  # a bad file is named once, by who asked for it
+        warnings.simplefilter("ignore")
+        pixels = _read_16bit(file, head)
+        if pixels is not None:
+            return _to_rgb(pixels)
         with Image.open(file) as image:
-            if image.mode == "F":
-                raise ValueError("pixels are floats, of unknown range")
-            if image.mode.startswith("I"):  # 16-bit grey of other formats, e.g. PGM
-                pixels = np.asarray(image).astype(np.uint16)
-            else:
-                pixels = np.asarray(image.convert("RGB"))
-    return _to_rgb(pixels)
+            kind = image.format
+            if kind == "PPM" and image.mode == "RGB" and _ppm_maximum(head) > 255:
+                raise ValueError("16-bit colour PPM is not supported; make it a PNG")
+            if image.mode.startswith("I;16") or (image.mode, kind) == ("I", "PPM"):
+                return _to_rgb(np.asarray(image).astype(np.uint16))
+            if image.mode in ("F", "I"):
+                raise ValueError("pixels are floats or 32 bit, of unknown range")
+            return _to_rgb(np.asarray(ImageOps.exif_transpose(image).convert("RGB")))
 
 
 def read(path: str | Path) -> np.ndarray:
@@ -85,9 +111,9 @@ def extensions() -> set[str]:
     """Returns the endings, with dot, of the files Pillow can read."""
     from PIL import Image
 
-    return {
-        e for e, kind in Image.registered_extensions().items() if kind in Image.OPEN
-    }
+    # EPS starts an interpreter of PostScript: not for files of unknown origin.
+    kinds = set(Image.OPEN) - {"EPS"}
+    return {end for end, kind in Image.registered_extensions().items() if kind in kinds}
 
 
 def to_float(pixels: np.ndarray) -> np.ndarray:

@@ -15,6 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from sevnet_jax.data import patches
+
 GAMMA_RANGE = (1.4, 2.9)
 WHITE_BALANCE_RANGE = (0.75, 1.0)
 LOG_SHOT_RANGE = (np.log(1e-4), np.log(1e-2))
@@ -111,6 +113,9 @@ def _load_curves(path: str) -> tuple[np.ndarray, np.ndarray]:
     try:
         content = scipy.io.loadmat(path)
         light, response = content["I"], content["B"]
+        rising = all((np.diff(curves) >= 0).all() for curves in (light, response))
+        if light.ndim != 2 or light.shape != response.shape or not rising:
+            raise ValueError(f"they are {light.shape} and {response.shape}, or fall")
     except Exception as error:
         raise ValueError(f"{path!r} holds no curves I and B: {error}") from None
     return light.astype(np.float32), response.astype(np.float32)
@@ -144,12 +149,14 @@ class Isp:
             _load_curves(self.curves)  # a wrong path fails here, not in training
         if self.shot is not None and not 0 <= self.shot < np.inf:
             raise ValueError(f"isp shot noise must be finite and >= 0, got {self.shot}")
+        if not 0 <= self.jpeg <= 1:
+            raise ValueError(f"isp jpeg is a probability, got {self.jpeg}")
 
     def __call__(self, clean: np.ndarray, draw) -> np.ndarray:
         to_light, to_image = self._response(draw)
         to_camera = _rgb_to_camera(draw)
         from_camera = np.linalg.inv(to_camera)
-        pattern = BAYER[int(draw.uniform((), 0, 4))]
+        pattern = BAYER[patches.pick(draw.uniform((), 0, 1), len(BAYER))]
         red, blue = draw.uniform((2,), *WHITE_BALANCE_RANGE)
         gains = _tile(np.array([red, 1, blue], np.float32)[pattern], *clean.shape[:2])
 
@@ -164,9 +171,8 @@ class Isp:
         # The difference first: without noise it is 0, and the image stays as it is.
         noisy = np.clip(clean + (develop(raw + noise) - develop(raw)), 0, 1)
 
-        quality = int(
-            draw.uniform((), JPEG_QUALITY_RANGE[0], JPEG_QUALITY_RANGE[1] + 1)
-        )
+        low, high = JPEG_QUALITY_RANGE
+        quality = low + patches.pick(draw.uniform((), 0, 1), high - low + 1)
         if draw.uniform((), 0, 1) < self.jpeg:
             noisy = _jpeg(noisy, quality)
         return noisy
@@ -176,7 +182,7 @@ class Isp:
             gamma = draw.uniform((), *GAMMA_RANGE)
             return lambda x: x**gamma, lambda light: light ** (1 / gamma)
         light, response = _load_curves(self.curves)
-        k = int(draw.uniform((), 0, len(light)))
+        k = patches.pick(draw.uniform((), 0, 1), len(light))
 
         def interpolate(values, known, wanted):
             return np.interp(values, known, wanted).astype(np.float32)

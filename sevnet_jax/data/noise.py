@@ -10,6 +10,7 @@ A new law is a dataclass here and a line in `_FIXED` or `_MAKERS`.
 
 import dataclasses
 import math
+import operator
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,7 +57,7 @@ class NumpyDraw:
     """Draws from `RandomState`, a stream that NumPy promises never to change."""
 
     def __init__(self, seed: int | tuple[int, ...]):
-        key = np.atleast_1d(np.asarray(seed, np.int64))
+        key = np.atleast_1d(np.asarray([*map(operator.index, np.ravel(seed))]))
         if key.min() < 0:
             raise ValueError(f"a seed must not be negative, got {seed}")
         # Two words a number, so that seeds beyond 32 bits stay distinct.
@@ -206,7 +207,7 @@ def parse(name: str) -> Law:
     try:
         return _MAKERS[head](text)
     except ValueError as error:
-        raise ValueError(f"noise {name!r}: {error}") from None
+        raise ValueError(f"noise {name!r}: {error}; choose from {CHOICES}") from None
 
 
 def sample(

@@ -50,7 +50,7 @@ class Config:
                 f"downscale_probability must be 0..1, got {self.downscale_probability}"
             )
         factors = self.downscale_factors
-        if not factors or any(f != int(f) or f < 1 for f in factors):
+        if not factors or any(not isinstance(f, int) or f < 1 for f in factors):
             raise ValueError(f"downscale_factors must be whole, >= 1, got {factors}")
         noise.parse(self.noise)
 
@@ -88,7 +88,7 @@ class TensorFlowDraw:
         high = tf.cast(tf.bitwise.right_shift(word, 12), tf.float32)  # signed
         low = tf.cast(tf.bitwise.bitwise_and(word, 2**12 - 1), tf.float32)
         radius = tf.sqrt(-2.0 * tf.math.log((high + 0.5) * 2.0**-20 + 0.5))
-        angle = low * (math.pi * 2.0**-11)
+        angle = (low + 0.5) * (math.pi * 2.0**-11)  # never 0: no number is 0
         both = tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], 0)
         return tf.reshape(both[:count], shape)
 
@@ -138,6 +138,11 @@ class _Reader:
         return patches.shrink(patch, factor)
 
 
+def hide_accelerators() -> None:
+    """Leaves GPUs to JAX: TensorFlow would take their memory at its first use."""
+    tf.config.set_visible_devices([], "GPU")
+
+
 def make_dataset(
     config: Config,
     start_step: int = 0,
@@ -155,8 +160,9 @@ def make_dataset(
         raise ValueError(
             f"batch_size {config.batch_size} cannot be split for host {host} of {hosts}"
         )
-    # TensorFlow would take the memory that JAX needs; it must not see the GPU.
-    tf.config.set_visible_devices([], "GPU")
+    if parallelism is not None and parallelism < 1:
+        raise ValueError(f"parallelism must be 1 or more, got {parallelism}")
+    hide_accelerators()
     read, law = _Reader(config), noise.parse(config.noise)
     shape = (config.patch_size, config.patch_size, 3)
     rows = config.batch_size // hosts
@@ -227,6 +233,9 @@ def prefetch_to_device(
 
     With a sharding, every host passes its own rows and gets the global array.
     """
+
+    if depth < 1:
+        raise ValueError(f"depth must be 1 or more, got {depth}")
 
     def put(array: np.ndarray) -> jax.Array:
         if sharding is None:

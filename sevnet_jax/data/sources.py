@@ -64,9 +64,10 @@ class Source:
     def label(self, index: int) -> str:
         return f"{self.name} number {index}"
 
-    def skip(self, label: str, reason: str) -> None:
+    def skip(self, label: str, error: Exception) -> None:
         self.skipped += 1
-        _log.warning("skipped %s: %s", label, " ".join(reason.split()))
+        reason = " ".join(str(error).split()) or type(error).__name__
+        _log.warning("skipped %s: %s", label, reason)
 
     def __getitem__(self, index: int) -> np.ndarray:
         for step in range(self._count):
@@ -84,10 +85,13 @@ class Source:
             if min(image.shape[:2]) < self.min_side:
                 raise ValueError(too_small(image.shape, self.min_side))
         except Exception as error:  # a decoder may raise anything on a broken file
+            # But a system that fails for a moment must not change the images for good.
+            if isinstance(error, MemoryError) or getattr(error, "errno", None):
+                raise
             with self._lock:
                 if index not in self._bad:  # another thread may have been here
                     self._bad.add(index)
-                    self.skip(self.label(index), str(error))
+                    self.skip(self.label(index), error)
             return None
         self._cache.put((self, index), image)
         return image
@@ -124,10 +128,10 @@ class Folder(Source):
         try:
             size = images.read_size(path)
         except Exception as error:
-            self.skip(str(path), str(error))
+            self.skip(str(path), error)
             return False
         if min(size) < self.min_side:
-            self.skip(str(path), too_small(size, self.min_side))
+            self.skip(str(path), ValueError(too_small(size, self.min_side)))
             return False
         return True
 

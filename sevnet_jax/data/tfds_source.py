@@ -1,6 +1,5 @@
 """Images of a TFDS data set by number, read without TensorFlow."""
 
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,10 @@ class _TfRecords:
             end = path.stat().st_size
             with path.open("rb") as file:
                 while (start := file.tell()) < end:
-                    (length,) = struct.unpack("<Q", file.read(8))
+                    head = file.read(8)
+                    length = int.from_bytes(head, "little")
+                    if len(head) < 8 or start + 16 + length > end:
+                        raise ValueError(f"{path} is damaged at byte {start}")
                     self._places.append((path, start + 12, length))
                     file.seek(start + 16 + length)
 
@@ -71,7 +73,8 @@ class Tfds(Source):
         pixels = np.asarray(self._records[index][self._feature])
         if pixels.dtype not in (np.uint8, np.uint16):
             raise ValueError(f"pixels are {pixels.dtype}, not uint8 or uint16")
-        return pixels[..., :3] if pixels.shape[-1] >= 3 else pixels[..., [0, 0, 0]]
+        channels = [0, 1, 2] if pixels.shape[-1] >= 3 else [0, 0, 0]
+        return pixels[..., channels]
 
 
 def open_prepared(
@@ -88,10 +91,18 @@ def open_prepared(
         builder = tfds.builder(name, data_dir=data_dir)
         if not builder.is_prepared():
             builder.download_and_prepare()
+    except ImportError as error:
+        raise ValueError(f"TFDS {name!r} needs the extra `train`: {error}") from error
     except Exception as error:  # no network, no disk, no such name, a manual step...
-        reason = str(error).strip().splitlines()[0]
+        reason = f"{error}".strip().split("\n")[0]
         raise ValueError(
             f"TFDS {name!r} cannot be prepared ({type(error).__name__}: {reason}); run "
             f"`tfds build {name}` where it can, and let TFDS_DATA_DIR name its folder"
         ) from None
-    return Tfds(builder, split or "train", min_side, cache or Cache())
+    try:
+        return Tfds(builder, split or "train", min_side, cache or Cache())
+    except ValueError:
+        raise
+    except Exception as error:  # a shard is missing, or its reader is
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        raise ValueError(f"TFDS {name!r} cannot be read ({reason})") from error

@@ -7,6 +7,8 @@ PEAK = 255.0
 
 def to_rgb8(image: np.ndarray) -> np.ndarray:
     """Returns [0, 1] floats as uint8: clamp, scale, round."""
+    if not np.isfinite(image).all():
+        raise ValueError("the image holds NaN or infinity, which no pixel can show")
     return np.round(np.clip(image, 0, 1) * PEAK).astype(np.uint8)
 
 

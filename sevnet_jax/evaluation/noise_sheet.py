@@ -19,7 +19,8 @@ ISP_SAMPLES = 3  # a camera each
 def _reduced(image: np.ndarray) -> np.ndarray:
     """Box-averages to LONGEST_SIDE, so that the noise is seen at its own pixels."""
     factor = math.ceil(max(image.shape[:2]) / LONGEST_SIDE)
-    height, width = (max(1, side // factor) for side in image.shape[:2])
+    factor = min(factor, *image.shape[:2])
+    height, width = (side // factor for side in image.shape[:2])
     image = image[: height * factor, : width * factor]
     if factor == 1:
         return image

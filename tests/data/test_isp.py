@@ -174,7 +174,7 @@ def test_colour_matrices_keep_grey():
 def test_every_measured_curve_and_its_inverse_cancel(image_sets):
     law = isp.Isp(str(image_sets / "crf" / "201_CRF_data.mat"))
     light = np.linspace(0, 1, 1001, dtype=np.float32)
-    for value in np.linspace(0, 0.999, 201):
+    for value in np.linspace(0, 1, 202):
         to_light, to_image = law._response(Fixed(value))
         image = to_image(light)
         np.testing.assert_allclose(to_image(to_light(image)), image, atol=2e-3)
@@ -191,3 +191,97 @@ def test_a_file_without_curves_is_named(tmp_path):
 def test_bad_shot_noise_is_named(shot):
     with pytest.raises(ValueError, match=str(shot)):
         isp.Isp(shot=shot)
+
+
+@pytest.mark.parametrize("value", [1e-7, 1.0])
+def test_the_ends_of_every_draw_are_usable(value):
+    """float32 rounds the largest uniform numbers to 1."""
+    clean = np.full((8, 8, 3), 0.5, np.float32)
+    assert np.isfinite(isp.Isp()(clean, Fixed(value))).all()
+
+
+def test_every_pattern_gain_and_quality_is_drawn(monkeypatch):
+    seen = {"pattern": set(), "quality": set(), "gains": []}
+    demosaic = isp.demosaic
+
+    def record_pattern(raw, pattern):
+        seen["pattern"].add(pattern.tobytes())
+        return demosaic(raw, pattern)
+
+    def record_quality(image, quality):
+        seen["quality"].add(quality)
+        return image
+
+    def record_gains(pattern, height, width):
+        if pattern.dtype == np.float32:
+            seen["gains"].append(pattern)
+        return tile(pattern, height, width)
+
+    tile = isp._tile
+    monkeypatch.setattr(isp, "demosaic", record_pattern)
+    monkeypatch.setattr(isp, "_jpeg", record_quality)
+    monkeypatch.setattr(isp, "_tile", record_gains)
+    clean = np.full((4, 4, 3), 0.5, np.float32)
+    for seed in range(600):
+        noise.sample(isp.Isp(jpeg=1.0), clean, seed=seed)
+    assert seen["pattern"] == {pattern.tobytes() for pattern in isp.BAYER}
+    assert seen["quality"] == set(range(60, 101))
+    gains = np.array(seen["gains"])
+    assert 0.75 <= gains.min() < 0.76
+    assert (np.sort(gains.reshape(-1, 4))[:, 2:] == 1).all()
+
+
+def test_the_chain_is_the_stated_one_step_by_step():
+    """Every step written out, with draws that are all one half."""
+    clean = np.random.RandomState(1).uniform(0.1, 0.9, (6, 6, 3)).astype(np.float32)
+    gamma = 2.15
+    encoded = clean.astype(np.float64) ** gamma
+    linear = np.where(
+        encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4
+    )
+    xyz_to_camera = np.array(
+        [
+            [
+                1.0234,
+                -0.2969,
+                -0.2266,
+                -0.5625,
+                1.6328,
+                -0.0469,
+                -0.0703,
+                0.2188,
+                0.6406,
+            ],
+            [0.4913, -0.0541, -0.0202, -0.613, 1.3513, 0.2906, -0.1564, 0.2151, 0.7183],
+            [0.838, -0.263, -0.0639, -0.2887, 1.0725, 0.2496, -0.0627, 0.1427, 0.5438],
+            [0.6596, -0.2079, -0.0562, -0.4782, 1.3016, 0.1933, -0.097, 0.1581, 0.5181],
+        ]
+    ).mean(0)
+    rgb_to_xyz = np.array(
+        [[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]]
+    )
+    matrix = xyz_to_camera.reshape(3, 3) @ rgb_to_xyz
+    matrix /= matrix.sum(1, keepdims=True)
+    pattern = isp.BAYER[2]
+    gains = np.tile(np.array([0.875, 1, 0.875])[pattern], (3, 3))
+    raw = isp.mosaic(linear @ matrix.T, pattern) * gains
+    shot = 1e-3
+    read = np.exp(2.2 * np.log(shot) + 1.2 + 0.26 * 0.5)
+    noisy_raw = raw + 0.5 * np.sqrt(shot * raw + read)
+
+    def develop(raw):
+        camera = isp.demosaic(raw / gains, pattern)
+        light = np.clip(camera @ np.linalg.inv(matrix).T, 0, 1)
+        curve = 1.055 * light ** (1 / 2.4) - 0.055
+        return np.where(light <= 0.0031308, 12.92 * light, curve) ** (1 / gamma)
+
+    expected = np.clip(clean + develop(noisy_raw) - develop(raw), 0, 1)
+    got = isp.Isp(jpeg=0.0)(clean, Fixed(0.5))
+    np.testing.assert_allclose(got, expected, atol=2e-3)
+    assert np.abs(expected - clean).max() > 0.02
+
+
+@pytest.mark.parametrize("jpeg", [-1, 7, float("nan")])
+def test_a_jpeg_share_that_is_no_probability_is_named(jpeg):
+    with pytest.raises(ValueError, match="probability"):
+        isp.Isp(jpeg=jpeg)

@@ -50,3 +50,18 @@ def test_resized_map_agrees_with_the_grid_at_the_same_place(number, shape):
 def test_unknown_map_is_named():
     with pytest.raises(ValueError, match="4"):
         maps.level_map(4, 8, 8)
+
+
+def test_gaussian_mix_is_one_gaussian_a_cell():
+    random = np.random.RandomState(0)
+    x0, y0 = random.uniform(0, 32, (8, 8)), random.uniform(0, 32, (8, 8))
+    scale = random.uniform(16, 32, (8, 8))
+    y, x = np.mgrid[:256, :256]
+    total = np.zeros((256, 256))
+    for i in range(8):
+        for j in range(8):
+            s = scale[i, j]
+            square = (x - 32 * j - x0[i, j]) ** 2 + (y - 32 * i - y0[i, j]) ** 2
+            total += np.exp(-square / (2 * s**2)) / (2 * np.pi * s**2)
+    expected = (total - total.min()) / (total.max() - total.min())
+    np.testing.assert_allclose(maps.level_map(3, 256, 256), expected, atol=1e-6)

@@ -179,3 +179,59 @@ def test_bad_weights_are_named(weight):
 def test_no_source_is_an_error():
     with pytest.raises(ValueError, match="no source"):
         sources.open_sources({})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int16", "float32"])
+def test_pixels_of_unknown_range_are_refused(dtype, rgb, tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, rgb[..., 0].astype(dtype))
+    with pytest.raises(ValueError, match="of unknown range"):
+        images.read(path)
+
+
+def test_white_is_zero_in_some_tiffs(rgb16, tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, rgb16[..., 0], photometric="miniswhite")
+    np.testing.assert_array_equal(images.read(path)[..., 1], 65535 - rgb16[..., 0])
+
+
+def test_16bit_colour_ppm_is_refused_not_cut(rgb16, tmp_path):
+    path = tmp_path / "a.ppm"
+    path.write_bytes(b"P6 30 20 65535\n" + rgb16.astype(">u2").tobytes())
+    with pytest.raises(ValueError, match="16-bit colour PPM"):
+        images.read(path)
+
+
+def test_photos_stand_upright(rgb, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise
+    Image.fromarray(rgb).save(tmp_path / "a.png", exif=exif)
+    upright = images.read(tmp_path / "a.png")
+    np.testing.assert_array_equal(upright, np.rot90(rgb, -1))
+
+
+def test_bombs_are_refused_whoever_decodes(rgb16, tmp_path, monkeypatch):
+    imagecodecs = pytest.importorskip("imagecodecs")
+    tifffile = pytest.importorskip("tifffile")
+    (tmp_path / "a.png").write_bytes(imagecodecs.png_encode(rgb16))
+    tifffile.imwrite(tmp_path / "a.tif", rgb16, photometric="rgb")
+    Image.fromarray(rgb16.astype(np.uint8)).save(tmp_path / "b.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    for name in ("a.png", "a.tif", "b.png"):
+        with pytest.raises((ValueError, Image.DecompressionBombError), match="pixels"):
+            images.read(tmp_path / name)
+
+
+def test_a_system_that_fails_for_a_moment_changes_no_image(rgb, tmp_path, monkeypatch):
+    for i in range(2):
+        Image.fromarray(rgb).save(tmp_path / f"{i}.png")
+    source = sources.Folder(tmp_path)
+    with monkeypatch.context() as patch:
+        failing = OSError(24, "too many open files")
+        patch.setattr(images, "read", lambda path: (_ for _ in ()).throw(failing))
+        with pytest.raises(OSError, match="too many"):
+            source[0]
+    assert source.skipped == 0
+    np.testing.assert_array_equal(source[0], rgb)

@@ -93,3 +93,19 @@ def test_an_unknown_name_takes_one_line(tmp_path):
     with pytest.raises(ValueError, match="no_such_set") as caught:
         tfds_source.open_prepared("no_such_set", data_dir=str(tmp_path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cut", [3, 40])
+def test_a_damaged_shard_is_named(cut, image_feature, tmp_path):
+    make = make_builder(
+        f"damaged{cut}", {"image": image_feature}, lambda i: {"image": picture(i)}
+    )
+    builder = make(data_dir=str(tmp_path))
+    builder.download_and_prepare()
+    (shard,) = tmp_path.rglob("*.tfrecord*")
+    whole = shard.read_bytes()
+    shard.write_bytes(whole + whole[:cut])
+    with pytest.raises(
+        ValueError, match=rf"damaged{cut}.*damaged at byte {len(whole)}"
+    ):
+        tfds_source.Tfds(builder, "train", 1, sources.Cache())

@@ -47,3 +47,11 @@ def test_other_kinds_of_arrays_are_refused():
         metrics.psnr(a, a.astype(np.float32))
     with pytest.raises(ValueError, match=r"\(3, 4, 3\)"):
         metrics.psnr(a, a[1:])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_gets_no_score(bad):
+    image = np.zeros((4, 4, 3), np.float32)
+    image[0, 0, 0] = bad
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        metrics.to_rgb8(image)

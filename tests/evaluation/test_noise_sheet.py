@@ -46,3 +46,8 @@ def test_sheet_is_a_function_of_the_seed(photo):
     first, again, other = (noise_sheet.panels(photo, seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first[3][1], again[3][1])
     assert not np.array_equal(first[3][1], other[3][1])
+
+
+def test_an_elongated_photo_fits():
+    panels = noise_sheet.panels(np.zeros((3, 1000, 3), np.uint8))
+    assert panels[0][1].shape == (1, 333, 3)
