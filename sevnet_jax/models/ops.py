@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from sevnet_jax.models import convolution
+
 # Relative to the token's own power, so that it scales with it: an absolute epsilon
 # would take over for small inputs and break f(kx) = k f(x).
 RELATIVE_EPSILON = 1e-6
-
-_LAYOUT = ("NHWC", "HWIO", "NHWC")
 
 
 def convolve(
@@ -30,12 +30,10 @@ def convolve(
             f"the kernel {kernel.shape} takes {kernel.shape[2]} channels, got an input "
             f"of shape {x.shape}"
         )
-    kernel = kernel.astype(x.dtype)
-    strides = (stride, stride)
-    if transposed:
-        return lax.conv_transpose(x, kernel, strides, "SAME", dimension_numbers=_LAYOUT)
-    return lax.conv_general_dilated(
-        x, kernel, strides, "SAME", dimension_numbers=_LAYOUT
+    # Asked for here: the gradient is traced later, when the context may have changed.
+    precision = jax.config.jax_default_matmul_precision
+    return convolution.convolve(
+        x, kernel.astype(x.dtype), stride, transposed, precision
     )
 
 

@@ -1,0 +1,214 @@
+"""Times our network against the same one in PyTorch, side by side on this CPU.
+
+python benchmarks/compute.py    # needs requirements/bench.txt
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import torch
+import torch_sevnet
+
+from sevnet_jax import create_model
+from sevnet_jax.evaluation.complexity import count_macs
+from sevnet_jax.evaluation.report import format_table
+
+LAYOUTS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    preset: str
+    train: bool
+    shape: tuple[int, int, int, int]
+    goal: float
+
+
+CASES = (
+    Case("sevnet", False, (1, 256, 256, 3), 0.85),
+    Case("sevnet", True, (4, 128, 128, 3), 0.95),
+    Case("sevnet_s", False, (1, 512, 512, 3), 0.85),
+    Case("sevnet_s", True, (8, 64, 64, 3), 0.95),
+)
+
+
+def l1(model, params, noisy, clean):
+    return jnp.abs(model.apply(params, noisy) - clean).mean()
+
+
+def make_jax_runner(model, params, noisy, clean, train) -> tuple[Callable, float]:
+    """A function that runs one step, and the seconds that compiling it took."""
+    start = time.perf_counter()
+    if not train:
+        forward = jax.jit(model.apply).lower(params, noisy).compile()
+        seconds = time.perf_counter() - start
+        return lambda: jax.block_until_ready(forward(params, noisy)), seconds
+    optimizer = optax.adam(1e-4)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params, state, noisy, clean):
+        loss, grads = jax.value_and_grad(functools.partial(l1, model))(
+            params, noisy, clean
+        )
+        updates, state = optimizer.update(grads, state)
+        return optax.apply_updates(params, updates), state, loss
+
+    held = [jax.tree.map(jnp.copy, params), optimizer.init(params)]
+    compiled = step.lower(*held, noisy, clean).compile()
+    seconds = time.perf_counter() - start
+
+    def run():
+        held[0], held[1], loss = compiled(*held, noisy, clean)
+        jax.block_until_ready(loss)
+        jax.block_until_ready(held[0])
+
+    return run, seconds
+
+
+def make_torch_runner(model, params, noisy, clean, train, layout) -> Callable:
+    tensors = torch_sevnet.convert_params(params, layout)
+    noisy, clean = (to_torch(a, layout) for a in (noisy, clean))
+    if not train:
+
+        def forward():
+            with torch.inference_mode():
+                torch_sevnet.restore(model, tensors, noisy)
+
+        return forward
+    optimizer = torch.optim.Adam(jax.tree.leaves(tensors), lr=1e-4)
+
+    def step():
+        optimizer.zero_grad()
+        (torch_sevnet.restore(model, tensors, noisy) - clean).abs().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def to_torch(x, layout):
+    x = torch.from_numpy(np.array(x).transpose(0, 3, 1, 2).copy())
+    return x.contiguous(memory_format=layout)
+
+
+def check_agreement(model, params, noisy, clean) -> float:
+    """The largest relative difference of outputs and gradients."""
+    grads = jax.jit(jax.grad(functools.partial(l1, model)))(params, noisy, clean)
+    output = jax.jit(model.apply)(params, noisy)
+    tensors = torch_sevnet.convert_params(params, torch.contiguous_format)
+    theirs = torch_sevnet.restore(model, tensors, to_torch(noisy, LAYOUTS["NCHW"]))
+    (theirs - to_torch(clean, LAYOUTS["NCHW"])).abs().mean().backward()
+    theirs = theirs.detach().numpy().transpose(0, 2, 3, 1)
+    errors = [np.abs(theirs - output).max() / np.abs(output).max()]
+    converted = torch_sevnet.convert_params(grads, torch.contiguous_format)
+    for ours, tensor in zip(
+        jax.tree.leaves(converted), jax.tree.leaves(tensors), strict=True
+    ):
+        ours = ours.detach()
+        errors.append(float((ours - tensor.grad).abs().max() / ours.abs().max()))
+    return float(max(errors))
+
+
+def time_alternating(runners: dict[str, Callable], rounds: int) -> dict[str, float]:
+    """The best time of each, all of them running in turn in every round."""
+    best = dict.fromkeys(runners, float("inf"))
+    for run in runners.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runners.items():
+            start = time.perf_counter()
+            run()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def measure_gemm(size: int = 2048) -> float:
+    """The FLOP/s of a large float32 matrix product, the better of both libraries."""
+    a = jnp.ones((size, size))
+    product = jax.jit(jnp.matmul)
+    b = torch.ones(size, size)
+    runners = {
+        "jax": lambda: jax.block_until_ready(product(a, a)),
+        "torch": lambda: b @ b,
+    }
+    return 2 * size**3 / min(time_alternating(runners, 5).values())
+
+
+def run_case(case: Case, rounds: int) -> dict:
+    model = create_model(case.preset)
+    rng = np.random.default_rng(0)
+    clean = jnp.asarray(rng.uniform(size=case.shape), "float32")
+    noisy = clean + jnp.asarray(rng.normal(size=case.shape) * 0.05, "float32")
+    params = model.init(jax.random.key(0, impl="rbg"), noisy)
+    small = tuple(a[:, :32, :32] for a in (noisy, clean))
+    error = check_agreement(model, params, *small)
+    ours, seconds = make_jax_runner(model, params, noisy, clean, case.train)
+    runners = {"jax": ours}
+    for name, layout in LAYOUTS.items():
+        runners[name] = make_torch_runner(
+            model, params, noisy, clean, case.train, layout
+        )
+    best = time_alternating(runners, rounds)
+    # Backward costs two more passes of the same size.
+    macs = count_macs(model.apply, params, noisy) * (3 if case.train else 1)
+    theirs = min(best[name] for name in LAYOUTS)
+    return {
+        "preset": case.preset,
+        "what": "train step" if case.train else "forward",
+        "shape": case.shape,
+        "jax_seconds": best["jax"],
+        "torch_seconds": {name: best[name] for name in LAYOUTS},
+        "ratio": best["jax"] / theirs,
+        "goal": case.goal,
+        "gflops": 2 * macs / best["jax"] / 1e9,
+        "torch_gflops": 2 * macs / theirs / 1e9,
+        "compile_seconds": seconds,
+        "difference": error,
+        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="best of so many (5)")
+    parser.add_argument("--only", help="a preset's name")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(2)
+    cases = [c for c in CASES if args.only in (None, c.preset)]
+    peak = measure_gemm()
+    results = [run_case(case, args.rounds) for case in cases]
+    if args.json:
+        print(json.dumps({"gemm_gflops": peak / 1e9, "cases": results}, indent=2))
+        return 0
+    print(f"GEMM peak {peak / 1e9:.0f} GFLOP/s; ratio = JAX time / PyTorch time")
+    rows = [
+        [
+            f"{r['preset']} {r['what']} {'x'.join(map(str, r['shape'][:3]))}",
+            f"{r['ratio']:.2f}",
+            f"{r['goal']:.2f}",
+            f"{r['jax_seconds']:.3f}",
+            *(f"{seconds:.3f}" for seconds in r["torch_seconds"].values()),
+            f"{r['gflops']:.0f}",
+            f"{r['gflops'] * 1e9 / peak:.0%}",
+            f"{r['compile_seconds']:.1f}",
+            f"{r['difference']:.0e}",
+        ]
+        for r in results
+    ]
+    header = ["case", "ratio", "goal", "JAX s", *(f"{n} s" for n in LAYOUTS)]
+    print(format_table([*header, "GFLOP/s", "of peak", "compile s", "diff"], rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
