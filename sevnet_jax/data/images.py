@@ -111,9 +111,10 @@ def extensions() -> set[str]:
     """Returns the endings, with dot, of the files Pillow can read."""
     from PIL import Image
 
+    known = Image.registered_extensions()  # first: this is what fills Image.OPEN
     # EPS starts an interpreter of PostScript: not for files of unknown origin.
     kinds = set(Image.OPEN) - {"EPS"}
-    return {end for end, kind in Image.registered_extensions().items() if kind in kinds}
+    return {ending for ending, kind in known.items() if kind in kinds}
 
 
 def to_float(pixels: np.ndarray) -> np.ndarray:

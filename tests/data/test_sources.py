@@ -1,6 +1,8 @@
 """Folders, TFDS and mixtures: every format at full depth, every fault named."""
 
 import logging
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -235,3 +237,14 @@ def test_a_system_that_fails_for_a_moment_changes_no_image(rgb, tmp_path, monkey
             source[0]
     assert source.skipped == 0
     np.testing.assert_array_equal(source[0], rgb)
+
+
+def test_endings_are_known_from_the_first_call_on():
+    """In a process of its own: Pillow loads its formats late."""
+    code = "from sevnet_jax.data import images; print(*images.extensions())"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    endings = set(result.stdout.split())
+    assert {".jpg", ".jpeg", ".png", ".tif", ".webp", ".bmp"} <= endings
+    assert ".eps" not in endings
