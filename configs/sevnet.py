@@ -1,10 +1,13 @@
-"""SEVNet at the paper's size: 31.3 M parameters, 158.9 GMACs at 256x256.
+"""SEVNet at the paper's size and by its recipe: 31.3 M parameters, 200 000 steps.
 
-python eval.py equivariance --config configs/sevnet.py
+python train.py --config configs/sevnet.py --workdir runs/sevnet
+python train.py --config configs/sevnet.py --config.source=FOLDER --workdir runs/sevnet
 """
 
 from ml_collections import ConfigDict
 
+from sevnet_jax.training.recipe import make_config
+
 
 def get_config() -> ConfigDict:
-    return ConfigDict({"model": {"name": "sevnet"}})
+    return make_config("sevnet", source="tfds:div2k")

@@ -1,10 +1,13 @@
-"""The small SEVNet for CPUs: 3.3 M parameters, 204 kMACs a pixel.
+"""The small SEVNet for CPUs, on drawn images unless a source is given.
 
-python eval.py equivariance --config configs/sevnet_s.py
+python train.py --config configs/sevnet_s.py --workdir runs/s
+python train.py --config configs/sevnet_s.py --config.source=FOLDER --workdir runs/s
 """
 
 from ml_collections import ConfigDict
 
+from sevnet_jax.training.recipe import SMALL, make_config
+
 
 def get_config() -> ConfigDict:
-    return ConfigDict({"model": {"name": "sevnet_s"}})
+    return make_config("sevnet_s", **SMALL)

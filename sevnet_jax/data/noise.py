@@ -5,7 +5,7 @@ stateless): a law uses operators that both understand, and asks `draw` for
 `normal`, `laplace`, `uniform` (by shape) and `poisson` (by rate).
 The level stands under the root, as a variance: TensorFlow's graphs reorder longer
 products, and the last bit would differ from NumPy's.
-A new law is a dataclass here and a line in `_FIXED` or `_MAKERS`.
+A new law is a dataclass here and a line in `FIXED` or `MAKERS`.
 """
 
 import dataclasses
@@ -171,13 +171,13 @@ Law = Gaussian | Speckle | Poisson | Mixture | Variant | isp.Isp
 
 # The names that `parse` knows: laws without a level, and makers from the text after
 # the colon.
-_FIXED = {
+FIXED = {
     "mixture": Mixture(),
     **{f"variant{i}": Variant(i) for i in (1, 2, 3)},
     **{f"variant{i}*": Variant(i, "laplace") for i in (1, 2, 3)},
     "isp": isp.Isp(),
 }
-_MAKERS = {
+MAKERS = {
     "gaussian": lambda text: Gaussian(*_numbers(text, most=2)),
     "speckle": lambda text: Speckle(*_numbers(text)),
     "speckle*": lambda text: Speckle(*_numbers(text), "laplace"),
@@ -200,12 +200,12 @@ def _numbers(text: str, most: int = 1) -> list[float]:
 def parse(name: str) -> Law:
     """Returns the law of a name such as `gaussian:5-20`, `speckle*:60`, `mixture`."""
     head, colon, text = name.partition(":")
-    if not colon and head in _FIXED:
-        return _FIXED[head]
-    if not colon or head not in _MAKERS:
+    if not colon and head in FIXED:
+        return FIXED[head]
+    if not colon or head not in MAKERS:
         raise ValueError(f"noise {name!r} is not known; choose from {CHOICES}")
     try:
-        return _MAKERS[head](text)
+        return MAKERS[head](text)
     except ValueError as error:
         raise ValueError(f"noise {name!r}: {error}; choose from {CHOICES}") from None
 
@@ -223,3 +223,14 @@ def sample(
         raise ValueError(f"need [0, 1], got [{clean.min():g}, {clean.max():g}]")
     noisy = law(clean, NumpyDraw(seed))
     return np.clip(noisy, 0, 1) if clip else noisy
+
+
+def sample_for_test(
+    name: str, clean: np.ndarray, *, seed: int | tuple[int, ...]
+) -> np.ndarray:
+    """Returns `clean` with the noise of a name as in the tables.
+
+    Gaussian noise is as it is in training, unclipped; all others are clipped.
+    """
+    law = parse(name)
+    return sample(law, clean, seed=seed, clip=not isinstance(law, Gaussian))

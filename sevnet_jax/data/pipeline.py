@@ -138,6 +138,12 @@ class _Reader:
         return patches.shrink(patch, factor)
 
 
+def count_images(config: Config) -> int:
+    """Returns how many images the sources of a config have."""
+    opened = sources.open_sources(config.source, config.patch_size)
+    return sum(len(source) for source, _ in opened)
+
+
 def hide_accelerators() -> None:
     """Leaves GPUs to JAX: TensorFlow would take their memory at its first use."""
     tf.config.set_visible_devices([], "GPU")

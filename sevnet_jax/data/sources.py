@@ -1,12 +1,12 @@
 """Clean images: `len(source)` and `source[i]` -> [H, W, 3], uint8 or uint16.
 
 Nothing is decoded before it is asked for; then it is kept while the cache has room.
-A new kind of source is a subclass of `Source` and a line in `open_one`.
+A new kind of source is a subclass of `Source` and an entry in KINDS.
 """
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -161,15 +161,31 @@ class DeadLeaves(Source):
         return dead_leaves.render(self._size, seed=(self._seed, index))
 
 
-def open_one(spec: str, min_side: int = 1, cache: Cache | None = None) -> Source:
-    """Returns the source of a folder, `tfds:NAME[:SPLIT]` or `dead_leaves`."""
-    cache = cache or Cache()
-    if spec == "dead_leaves":
-        return DeadLeaves(min_side=min_side, cache=cache)
-    if spec.startswith("tfds:"):
-        from sevnet_jax.data import tfds_source
+def _open_dead_leaves(text: str, min_side: int, cache: Cache) -> Source:
+    if text and not text.isdecimal():
+        raise ValueError(f"dead_leaves:SEED takes a whole number, got {text!r}")
+    return DeadLeaves(seed=int(text or 0), min_side=min_side, cache=cache)
 
-        return tfds_source.open_prepared(spec.removeprefix("tfds:"), min_side, cache)
+
+def _open_tfds(text: str, min_side: int, cache: Cache) -> Source:
+    from sevnet_jax.data import tfds_source
+
+    return tfds_source.open_prepared(text, min_side, cache)
+
+
+# The kinds of source that have a name: what makes one from the text after the colon.
+KINDS: dict[str, Callable[[str, int, Cache], Source]] = {
+    "dead_leaves": _open_dead_leaves,
+    "tfds": _open_tfds,
+}
+
+
+def open_one(spec: str, min_side: int = 1, cache: Cache | None = None) -> Source:
+    """Returns the source of a folder, or of a name in KINDS: `tfds:NAME[:SPLIT]`."""
+    cache = cache or Cache()
+    kind, _, text = spec.partition(":")
+    if kind in KINDS and not Path(spec).is_dir():
+        return KINDS[kind](text, min_side, cache)
     if not Path(spec).is_dir():
         raise ValueError(
             f"no folder {spec!r}; a source is a folder, tfds:NAME or dead_leaves"
@@ -177,15 +193,31 @@ def open_one(spec: str, min_side: int = 1, cache: Cache | None = None) -> Source
     return Folder(spec, min_side, cache)
 
 
+def parse_weights(spec: str | Mapping[str, float]) -> dict[str, float]:
+    """Returns sources with weights, from a mapping or "PHOTOS=3,dead_leaves=1"."""
+    if not isinstance(spec, str):
+        return dict(spec)
+    if "," not in spec or Path(spec).is_dir():
+        return {spec: 1.0}
+    weights = {}
+    for part in spec.split(","):
+        name, _, weight = part.strip().rpartition("=")
+        try:
+            weights[name or weight] = float(weight) if name else 1.0
+        except ValueError:
+            raise ValueError(f"no weight in {part!r}; write SOURCE=NUMBER") from None
+    return weights
+
+
 def open_sources(
     spec: str | Mapping[str, float], min_side: int = 1, cache_bytes: int = CACHE_BYTES
 ) -> list[tuple[Source, float]]:
     """Returns sources and their shares, which sum to 1.
 
-    `spec` is one source, or several with weights: {"photos": 3, "dead_leaves": 1}.
-    Images with a side below `min_side` are skipped.
+    `spec` is one source, or several with weights: {"photos": 3, "dead_leaves": 1} or
+    "photos=3,dead_leaves=1". Images with a side below `min_side` are skipped.
     """
-    weights = {spec: 1.0} if isinstance(spec, str) else dict(spec)
+    weights = parse_weights(spec)
     if not weights:
         raise ValueError("no source is given")
     for name, weight in weights.items():

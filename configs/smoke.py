@@ -1,0 +1,25 @@
+"""A tiny network on drawn images: does everything work here? Seconds, no data.
+
+python train.py --config configs/smoke.py --workdir runs/smoke
+"""
+
+from ml_collections import ConfigDict
+
+from sevnet_jax.training.recipe import make_config
+
+
+def get_config() -> ConfigDict:
+    return make_config(
+        "sevnet_s",
+        {"width": 8, "blocks": (1,), "bottleneck": 1},
+        steps=60,
+        batch_size=8,
+        patch_size=32,
+        learning_rate=2e-3,
+        schedule="cosine",
+        log_every=10,
+        validation_every=30,
+        validation_images=2,
+        validation_size=64,
+        checkpoint_every=20,
+    )

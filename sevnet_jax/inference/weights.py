@@ -1,0 +1,120 @@
+"""Weights in one safetensors file, with the model's config and where they come from.
+
+Nothing in such a file can run code. What it holds is checked before it is used.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+from flax import traverse_util
+from safetensors.numpy import save_file
+
+from sevnet_jax.files import write_atomically
+from sevnet_jax.models import SEVNet, create_model
+
+FORMAT = "sevnet_jax 1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """A model, its parameters, and how they were made."""
+
+    model: SEVNet
+    params: Any
+    config: Mapping[str, Any]  # of the model: name and fields
+    provenance: Mapping[str, Any]
+    sha256: str  # of the parameters
+
+
+def save_weights(
+    path: str | Path,
+    params: Any,
+    model_config: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+) -> None:
+    """Writes the file in one go; parameters that are not finite are refused."""
+    arrays = {
+        name: np.asarray(value)
+        for name, value in traverse_util.flatten_dict(dict(params), sep="/").items()
+    }
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} is not finite; such weights are not saved")
+    metadata = {
+        "format": FORMAT,
+        "model": json.dumps(model_config),
+        "provenance": json.dumps(provenance),
+        "sha256": _digest(arrays),
+    }
+    write_atomically(path, lambda temporary: save_file(arrays, temporary, metadata))
+
+
+def load_weights(path: str | Path) -> Weights:
+    """Reads and checks such a file; a ValueError says what is wrong with it."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no weights file {str(path)!r}")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is no whole safetensors file: {error}") from None
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path} was not written by sevnet_jax")
+    try:
+        config = json.loads(metadata["model"])
+        provenance = json.loads(metadata["provenance"])
+        model = create_model(**config)
+        wanted = metadata["sha256"]
+    except (KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is of a model we do not know: {error}") from None
+    digest = _digest(arrays)
+    if digest != wanted:
+        raise ValueError(f"{path} is damaged: its sha256 is not the one it was given")
+    _check(path, arrays, _expected(model))
+    params = traverse_util.unflatten_dict(
+        {name: jnp.asarray(array) for name, array in arrays.items()}, sep="/"
+    )
+    return Weights(model, params, config, provenance, digest)
+
+
+def _expected(model: SEVNet) -> dict[str, jax.ShapeDtypeStruct]:
+    side = model.multiple
+    image = jax.ShapeDtypeStruct((1, side, side, model.channels), jnp.float32)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), image)
+    return traverse_util.flatten_dict(dict(shapes), sep="/")
+
+
+def _check(path: Path, arrays: Mapping[str, np.ndarray], expected: Mapping) -> None:
+    for name in sorted({*arrays, *expected}):
+        if name not in arrays:
+            raise ValueError(f"{path} lacks {name}")
+        if name not in expected:
+            raise ValueError(f"{path} holds {name}, which the model has not")
+        found, wanted = arrays[name], expected[name]
+        if found.shape != wanted.shape or found.dtype != wanted.dtype:
+            raise ValueError(
+                f"{path}: {name} is {found.dtype} {found.shape}, the model has "
+                f"{wanted.dtype} {wanted.shape}"
+            )
+        if not np.isfinite(found).all():
+            raise ValueError(f"{path}: {name} holds values that are not finite")
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """The sha256 of all names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

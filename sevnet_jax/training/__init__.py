@@ -1,0 +1,1 @@
+"""Training: `train(recipe, workdir)`; needs the packages of requirements/train.txt."""

@@ -1,0 +1,199 @@
+"""Checkpoints on disk, by Orbax, each with the sha256 of its files.
+
+A checkpoint is the folder `STEP`, holding `state` and `manifest.json`. It is made as
+`STEP.part` and renamed when all of it is written: a folder of that name is whole.
+Orbax does not notice damaged arrays; the manifest does.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import threading
+from pathlib import Path
+
+import jax
+import orbax.checkpoint as ocp
+
+from sevnet_jax.files import write_atomically
+from sevnet_jax.training import parallel
+from sevnet_jax.training.state import TrainState
+
+MANIFEST = "manifest.json"
+
+_log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The checkpoints of one run; all processes call all methods, the first writes."""
+
+    def __init__(self, folder: Path, keep_last: int, keep_every: int = 0):
+        self._folder = folder.resolve()
+        self._keep_last, self._keep_every = keep_last, keep_every
+        self._orbax = ocp.StandardCheckpointer()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def save(self, step: int, state: TrainState, score: float | None = None) -> None:
+        """Starts to save; returns once the state has been copied.
+
+        `score` is higher for a better state: the best checkpoint is kept as well.
+        """
+        self.wait()
+        if (self._folder / str(step)).exists():
+            return
+        part = self._folder / f"{step}.part"
+
+        def clear():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+
+        parallel.on_first(clear)
+        self._orbax.save(part / "state", state)
+        self._thread = threading.Thread(target=self._finish, args=(part, step, score))
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Returns when what was being saved is safe; raises if it could not be."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise OSError(f"could not save a checkpoint: {error}") from error
+
+    def raise_if_failed(self) -> None:
+        """Raises at once if the last save has failed."""
+        if self._error is not None:
+            self.wait()
+
+    def _finish(self, part: Path, step: int, score: float | None) -> None:
+        try:
+            self._orbax.wait_until_finished()
+            if parallel.is_first():
+                write_manifest(part, step, score)
+                part.rename(self._folder / str(step))
+                self._prune()
+        except BaseException as error:  # raised again by `wait`
+            self._error = error
+
+    def _prune(self) -> None:
+        steps = list_steps(self._folder)
+        scores = {s: read_manifest(self._folder / str(s)).get("score") for s in steps}
+        scored = [s for s in steps if scores[s] is not None]
+        keep = set(steps[-self._keep_last :])
+        if self._keep_every:
+            keep |= {step for step in steps if step % self._keep_every == 0}
+        if scored:
+            keep.add(max(scored, key=lambda step: scores[step]))
+        for step in set(steps) - keep:
+            # Renamed first: a folder that is half deleted must not look whole.
+            gone = self._folder / f"{step}.part"
+            (self._folder / str(step)).rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+    def restore(self, template: TrainState) -> TrainState | None:
+        """Returns the newest undamaged checkpoint, placed as `template` is, or None.
+
+        Damaged ones are set aside under another name, with a line in the log.
+        """
+        step = parallel.on_first(self._newest_good)
+        step = parallel.agree(-1 if step is None else step)
+        if step < 0:
+            return None
+        path = self._folder / str(step)
+        try:
+            return self._orbax.restore(path / "state", _describe(template))
+        except Exception as error:
+            # The files are as they were written, so they are of another state.
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"checkpoint {path} is not of this model and optimizer: {reason}"
+            ) from error
+
+    def _newest_good(self) -> int | None:
+        for part in self._folder.glob("*.part"):
+            shutil.rmtree(part, ignore_errors=True)
+        for step in reversed(list_steps(self._folder)):
+            path = self._folder / str(step)
+            fault = find_fault(path)
+            if fault is None:
+                return step
+            aside = _free_name(path)
+            path.rename(aside)
+            _log.warning(
+                "checkpoint %s is damaged: %s; set aside as %s, going on without it",
+                step,
+                fault,
+                aside.name,
+            )
+        return None
+
+    def close(self) -> None:
+        self._orbax.close()
+
+
+def write_manifest(path: Path, step: int, score: float | None) -> None:
+    """Records every file of the folder, and by that makes it verifiable."""
+    files = {name: _sha256(path / name) for name in _list_files(path)}
+    text = json.dumps({"step": step, "score": score, "files": files}, indent=1)
+    write_atomically(path / MANIFEST, lambda temporary: temporary.write_text(text))
+
+
+def read_manifest(path: Path) -> dict:
+    """Returns the manifest of a checkpoint; empty if there is no readable one."""
+    try:
+        return json.loads((path / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def find_fault(path: Path) -> str | None:
+    """Returns what is wrong with a checkpoint, None if nothing is."""
+    recorded = read_manifest(path).get("files")
+    if not recorded:
+        return "its manifest is missing or unreadable"
+    found = set(_list_files(path))
+    for name, digest in recorded.items():
+        if name not in found:
+            return f"{name} is missing"
+        if _sha256(path / name) != digest:
+            return f"{name} has changed"
+    extra = found - set(recorded)
+    return f"{min(extra)} was added" if extra else None
+
+
+def list_steps(folder: Path) -> list[int]:
+    """Returns the steps of which there are whole checkpoints, in order."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
+
+
+def _describe(template: TrainState) -> TrainState:
+    def describe(array):
+        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
+
+    return jax.tree.map(describe, template)
+
+
+def _list_files(path: Path) -> list[str]:
+    return sorted(
+        p.relative_to(path).as_posix()
+        for p in path.rglob("*")
+        if p.is_file() and p.name != MANIFEST
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _free_name(path: Path) -> Path:
+    for count in range(1, 1000):
+        candidate = path.with_name(f"{path.name}.damaged{count}")
+        if not candidate.exists():
+            return candidate
+    raise ValueError(f"too many damaged checkpoints beside {path}")

@@ -1,0 +1,170 @@
+"""How to train: every key of a config, with the paper's recipe as its default."""
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from sevnet_jax.data import noise
+from sevnet_jax.models import SEVNet, create_model, layers
+from sevnet_jax.training import losses
+
+SCHEDULES = ("step", "cosine", "constant")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """One training run. The defaults are the paper's, on drawn images."""
+
+    model: Mapping[str, Any]  # name and fields, see `models.create_model`
+
+    # Data; see data/pipeline.py.
+    source: str = "dead_leaves"  # folder, tfds:NAME, dead_leaves, or "A=3,B=1"
+    noise: str = "gaussian:5-20"
+    batch_size: int = 4  # over all devices
+    patch_size: int = 128
+    clip: bool = False
+    downscale_probability: float = 0.0
+    downscale_factors: tuple[int, ...] = (2,)
+    cache_bytes: int = 2 * 1024**3
+    seed: int = 0  # of the weights and the data
+
+    # Optimisation.
+    steps: int = 200_000
+    epochs: int = 0  # if not 0, takes the place of `steps`
+    loss: str = "l1"
+    learning_rate: float = 2e-4
+    schedule: str = "step"
+    warmup_steps: int = 0  # linear, from 0
+    decay_every: float = 0.2  # "step": part of the run after which the rate is
+    decay_factor: float = 0.5  # multiplied by this
+    final_factor: float = 0.01  # "cosine": where the rate ends, of its peak
+    b1: float = 0.9
+    b2: float = 0.999
+    weight_decay: float = 0.0  # decoupled from the gradient
+    clip_norm: float = 0.0  # of the whole gradient; 0: as it is
+    accumulation: int = 1  # parts of a batch that follow one another, to save memory
+    ema_decay: float = 0.999  # of the averaged weights that are kept; 0: no average
+    max_skipped: int = 20  # steps without a finite gradient in a row that end the run
+
+    # What is watched and kept.
+    log_every: int = 100
+    validation_every: int = 2000
+    validation_source: str = "dead_leaves:1"
+    validation_noises: tuple[str, ...] = ("gaussian:20", "speckle:90", "mixture")
+    validation_images: int = 8
+    validation_size: int = 128
+    checkpoint_every: int = 1000
+    keep_last: int = 3
+    keep_every: int = 0  # also every so many steps; 0: none
+
+    def __post_init__(self):
+        for name in _WHOLE_POSITIVE:
+            _require(self, name, lambda v: v >= 1, "1 or more")
+        for name in ("epochs", "warmup_steps", "keep_every", "weight_decay"):
+            _require(self, name, lambda v: v >= 0, "0 or more")
+        _require(self, "learning_rate", lambda v: 0 < v < float("inf"), "positive")
+        for name in ("clip_norm", "final_factor"):
+            _require(self, name, lambda v: 0 <= v < float("inf"), "0 or more")
+        for name in ("b1", "b2", "ema_decay"):
+            _require(self, name, lambda v: 0 <= v < 1, "at least 0 and below 1")
+        for name in ("decay_every", "decay_factor"):
+            _require(self, name, lambda v: 0 < v <= 1, "above 0 and at most 1")
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"batch_size {self.batch_size} is not a multiple of accumulation "
+                f"{self.accumulation}"
+            )
+        layers.choose(dict.fromkeys(SCHEDULES), self.schedule, "schedule")
+        layers.choose(losses.LOSSES, self.loss, "loss")
+        for law in (self.noise, *self.validation_noises):
+            noise.parse(law)
+        self.build_model()
+
+    def build_model(self) -> SEVNet:
+        if "name" not in self.model:
+            raise ValueError("the config has no model.name, for example 'sevnet_s'")
+        return create_model(**self.model)
+
+
+_WHOLE_POSITIVE = (
+    "batch_size",
+    "patch_size",
+    "steps",
+    "accumulation",
+    "max_skipped",
+    "log_every",
+    "validation_every",
+    "validation_images",
+    "validation_size",
+    "checkpoint_every",
+    "keep_last",
+)
+
+
+# What the small network is trained with, to be equal for all rows of an ablation.
+SMALL: Mapping[str, Any] = {
+    "batch_size": 8,
+    "patch_size": 64,
+    "steps": 60_000,
+    "learning_rate": 2e-3,
+    "schedule": "cosine",
+    "warmup_steps": 500,
+    "clip_norm": 1.0,
+}
+
+
+def make_config(model: str, changes: Mapping[str, Any] | None = None, **keys):
+    """Returns the recipe as a ConfigDict, for the files in configs/.
+
+    `changes` are fields of the model, `keys` are keys of the recipe.
+    """
+    built = create_model(model, **(changes or {}))
+    fields = {
+        field.name: getattr(built, field.name)
+        for field in dataclasses.fields(built)
+        if field.name not in ("parent", "name")
+    }
+    return to_config(from_mapping({"model": {"name": model, **fields}, **keys}))
+
+
+def to_config(recipe: Recipe) -> ConfigDict:
+    """Returns the recipe with all its keys."""
+    return ConfigDict(dataclasses.asdict(recipe))
+
+
+def from_mapping(config: Mapping[str, Any]) -> Recipe:
+    """Returns the recipe of a config; an unknown key is named with its neighbours."""
+    known = [field.name for field in dataclasses.fields(Recipe)]
+    values = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=3) or known
+            raise ValueError(f"unknown key {key!r}; did you mean {', '.join(near)}?")
+    for field in dataclasses.fields(Recipe):
+        if field.name in values and isinstance(values[field.name], list):
+            values[field.name] = tuple(values[field.name])
+    for field in dataclasses.fields(Recipe):
+        if field.name in values:
+            _check_type(field, values[field.name])
+    return Recipe(**values)
+
+
+def _check_type(field: dataclasses.Field, value: Any) -> None:
+    default = {} if field.name == "model" else field.default
+    wanted = (int, float) if isinstance(default, float) else (type(default),)
+    if not isinstance(value, wanted) or (
+        isinstance(value, bool) and not isinstance(default, bool)
+    ):
+        raise ValueError(
+            f"{field.name} must be like {default!r}, got {value!r} "
+            f"({type(value).__name__})"
+        )
+
+
+def _require(recipe: Recipe, name: str, holds: Callable, what: str) -> None:
+    value = getattr(recipe, name)
+    if not holds(value):
+        raise ValueError(f"{name} must be {what}, got {value!r}")

@@ -1,0 +1,66 @@
+"""The folder of a run: whose it is, and that one run at a time uses it."""
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from sevnet_jax.files import write_atomically
+from sevnet_jax.training.recipe import Recipe, to_config
+
+CONFIG = "config.json"
+LOCK = ".lock"
+
+
+@contextlib.contextmanager
+def claim(path: Path, recipe: Recipe, accept_changes: bool = False) -> Iterator[None]:
+    """Holds the folder for this run; refuses what is not its own.
+
+    The lock is the system's: it ends with the process, however that ends.
+    """
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"the workdir {str(path)!r} is a file")
+    held = set() if not path.exists() else {p.name for p in path.iterdir()}
+    if held - {LOCK} and CONFIG not in held:
+        raise ValueError(
+            f"the workdir {str(path)!r} holds other things ({min(held)!r}, ...) and no "
+            f"{CONFIG} of a run; choose an empty one"
+        )
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another run uses the workdir {str(path)!r}") from None
+        _keep_config(path / CONFIG, recipe, accept_changes)
+        yield
+
+
+def _keep_config(path: Path, recipe: Recipe, accept_changes: bool) -> None:
+    new = json.loads(to_config(recipe).to_json())
+    if path.exists():
+        try:
+            old = json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(f"{path} is unreadable: {error}") from None
+        changes = list_changes(old, new)
+        if changes and not accept_changes:
+            raise ValueError(
+                f"the run in {str(path.parent)!r} has another config: "
+                f"{'; '.join(changes)}. Take another workdir, or --accept_changes"
+            )
+    text = json.dumps(new, indent=1)
+    write_atomically(path, lambda temporary: temporary.write_text(text + "\n"))
+
+
+def list_changes(old: dict, new: dict, prefix: str = "") -> list[str]:
+    """Returns a line for each key whose value differs."""
+    lines = []
+    for key in sorted({*old, *new}):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            lines += list_changes(before, after, f"{prefix}{key}.")
+        elif before != after:
+            lines.append(f"{prefix}{key} was {before!r}, now {after!r}")
+    return lines

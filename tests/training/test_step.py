@@ -1,0 +1,145 @@
+"""One step: what it changes, what it refuses, on one device."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from sevnet_jax.training import parallel
+from sevnet_jax.training.objective import Objective
+from sevnet_jax.training.recipe import from_mapping, make_config
+from sevnet_jax.training.state import create_state
+from sevnet_jax.training.step import make_step
+
+RECIPE = from_mapping(
+    make_config(
+        "sevnet_s",
+        {"width": 4, "blocks": (1,)},
+        batch_size=4,
+        patch_size=8,
+        steps=100,
+        learning_rate=1e-3,
+        schedule="constant",
+        ema_decay=0.99,
+    )
+)
+
+
+def build(recipe=RECIPE):
+    objective = Objective(recipe)
+    mesh = parallel.make_mesh(recipe.batch_size, recipe.accumulation)
+    return objective, make_step(objective.loss, recipe, mesh)
+
+
+@pytest.fixture
+def state():
+    return create_state(Objective(RECIPE).model, RECIPE)
+
+
+@pytest.fixture
+def batch(rng):
+    clean = rng.uniform(size=(4, 8, 8, 3)).astype(np.float32)
+    noise = rng.normal(size=clean.shape).astype(np.float32)
+    return {"clean": clean, "noisy": clean + np.float32(0.05) * noise}
+
+
+def copy(tree):
+    return jax.tree.map(np.array, tree)
+
+
+def test_a_step_is_adam_on_the_mean_loss(state, batch):
+    objective, step = build()
+    before = copy(state)
+    loss, grads = jax.jit(jax.value_and_grad(objective.loss))(before.params, batch)
+    optimizer = optax.adam(1e-3)
+    updates, _ = optimizer.update(grads, optimizer.init(before.params))
+    expected = optax.apply_updates(before.params, updates)
+    after, report = step(state, batch)
+    chex.assert_trees_all_close(after.params, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(report["loss"], loss, rtol=1e-6)
+    np.testing.assert_allclose(after.tally.loss, loss, rtol=1e-6)
+    np.testing.assert_allclose(
+        after.tally.gradient_norm, optax.tree.norm(grads), rtol=1e-5
+    )
+    assert int(after.step) == 1
+
+
+def test_the_average_follows_the_params(state, batch):
+    _, step = build()
+    start = copy(state.params)
+    after, _ = step(state, batch)
+    # At step 0 a tenth of the way is kept, 0.99 being for later.
+    expected = jax.tree.map(lambda a, p: 0.1 * a + 0.9 * p, start, after.params)
+    chex.assert_trees_all_close(after.average, expected, rtol=1e-5, atol=1e-7)
+    late = after.replace(step=jnp.asarray(10_000, jnp.int32))
+    average = copy(late.average)
+    later, _ = step(late, batch)
+    expected = jax.tree.map(lambda a, p: 0.99 * a + 0.01 * p, average, later.params)
+    chex.assert_trees_all_close(later.average, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_step_that_is_not_finite_changes_only_the_counters(state, batch, bad):
+    _, step = build()
+    broken = {**batch, "noisy": batch["noisy"].copy()}
+    broken["noisy"][0, 0, 0, 0] = bad
+    state, _ = step(state, batch)
+    before = copy(state)
+    after, report = step(state, broken)
+    assert not report["good"]
+    chex.assert_trees_all_equal(after.params, before.params)
+    chex.assert_trees_all_equal(after.optimizer, before.optimizer)
+    chex.assert_trees_all_equal(after.average, before.average)
+    assert int(after.step) == 2
+    assert int(after.tally.skipped) == int(after.tally.skipped_in_row) == 1
+    assert int(after.tally.steps) == 1
+    after, report = step(after, batch)
+    assert report["good"]
+    assert int(after.tally.skipped) == 1
+    assert int(after.tally.skipped_in_row) == 0
+
+
+def test_params_that_overflow_are_refused(state, batch):
+    """A finite gradient can still make an infinite step."""
+    recipe = dataclasses.replace(RECIPE, learning_rate=3e38)
+    _, step = build(recipe)
+    before = copy(state.params)
+    after, report = step(state, batch)
+    assert jnp.isfinite(report["loss"])
+    assert not report["good"]
+    chex.assert_trees_all_equal(after.params, before)
+
+
+def test_accumulation_gives_the_same_step(state, batch):
+    _, whole = build()
+    _, in_parts = build(dataclasses.replace(RECIPE, accumulation=4))
+    first, report = whole(copy(state), batch)
+    second, report_in_parts = in_parts(copy(state), batch)
+    np.testing.assert_allclose(report["loss"], report_in_parts["loss"], rtol=1e-6)
+    chex.assert_trees_all_close(first.params, second.params, rtol=1e-3, atol=1e-5)
+
+
+def test_the_second_order_network_is_stopped(batch):
+    """The product without its scaling grows as the square: far inputs overflow."""
+    config = make_config("sevnet_s", {"width": 4, "gate": "igm_unscaled"})
+    recipe = dataclasses.replace(from_mapping(config), batch_size=4, patch_size=8)
+    _, step = build(recipe)
+    state = create_state(Objective(recipe).model, recipe)
+    huge = jax.tree.map(lambda a: a * np.float32(2**20), batch)
+    before = copy(state.params)
+    after, report = step(state, huge)
+    assert not report["good"]
+    chex.assert_trees_all_equal(after.params, before)
+    # The scaled one takes the same batch.
+    _, step = build()
+    _, report = step(create_state(Objective(RECIPE).model, RECIPE), huge)
+    assert report["good"]
+
+
+def test_a_batch_that_cannot_be_dealt_is_refused():
+    with pytest.raises(ValueError, match="batch_size 4 cannot be dealt to 1 devices"):
+        parallel.make_mesh(4, accumulation=3)

@@ -1,0 +1,193 @@
+"""Runs that are killed, stopped or filled up, in real processes."""
+
+import random
+import resource
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from sevnet_jax.training.checkpoint import find_fault, list_steps
+from sevnet_jax.training.logs import read_metrics
+
+STEPS = 24
+LENGTH = (
+    f"--config.steps={STEPS}",
+    "--config.checkpoint_every=3",
+    "--config.validation_every=8",
+    "--config.log_every=4",
+    "--config.keep_last=2",
+)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run_training, tmp_path_factory):
+    """A run in one go."""
+    workdir = tmp_path_factory.mktemp("undisturbed") / "run"
+    code, output = run_training(workdir, *LENGTH)
+    assert code == 0, output
+    return workdir
+
+
+def assert_same_run(workdir, other):
+    """All that training computes is the same to the last bit."""
+    first, second = (load_file(w / "weights.safetensors") for w in (workdir, other))
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], name)
+    # The whole last state: the files of both checkpoints hold the same bytes.
+    last = f"checkpoints/{STEPS}/state"
+    names = [p.relative_to(workdir / last) for p in (workdir / last).rglob("d/*")]
+    assert names, "no array files found"
+    states = [read_arrays(w / last) for w in (workdir, other)]
+    assert states[0].keys() == states[1].keys()
+    for name in states[0]:
+        np.testing.assert_array_equal(states[0][name], states[1][name], name)
+    metrics = [
+        [{k: v for k, v in r.items() if k != "images_per_second"} for r in records]
+        for records in (read_metrics(workdir), read_metrics(other))
+    ]
+    assert metrics[0] == metrics[1]
+
+
+def read_arrays(path):
+    import jax
+    import orbax.checkpoint as ocp
+
+    with ocp.StandardCheckpointer() as checkpointer:
+        tree = checkpointer.restore(path)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def test_a_run_leaves_what_it_should(undisturbed):
+    assert list_steps(undisturbed / "checkpoints")[-2:] == [21, 24]
+    records = read_metrics(undisturbed)
+    train = [r["step"] for r in records if r["kind"] == "train"]
+    assert train == [4, 8, 12, 16, 20, 24]
+    validation = [r for r in records if r["kind"] == "validation"]
+    assert [r["step"] for r in validation] == [8, 16, 24]
+    assert {"psnr gaussian:20", "ssim speckle:90", "psnr mixture"} <= {*validation[0]}
+    assert list((undisturbed / "tensorboard").glob("events*"))
+
+
+def test_kills_at_random_moments_change_nothing(start_training, undisturbed, tmp_path):
+    moments = random.Random(0)
+    for _ in range(3):
+        process = start_training(tmp_path, *LENGTH)
+        wait_for(tmp_path / "metrics.jsonl", process)
+        time.sleep(moments.uniform(0.5, 5.0))
+        process.kill()
+        process.communicate()
+    process = start_training(tmp_path, *LENGTH)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert_same_run(undisturbed, tmp_path)
+
+
+# A program that kills itself in the middle of the n-th save, before or after the
+# manifest, or while an old checkpoint is deleted.
+SUICIDE = """
+import os, runpy, shutil, signal, sys
+from sevnet_jax.training import checkpoint
+
+moment, count = {moment!r}, {count}
+target, name = {{
+    "copying": (checkpoint.threading.Thread, "start"),
+    "manifest": (checkpoint, "write_manifest"),
+    "deleting": (shutil, "rmtree"),
+}}[moment]
+original = getattr(target, name)
+calls = 0
+
+def dying(*args, **kwargs):
+    global calls
+    mine = moment != "deleting" or ".part" in str(args[0]) and os.path.exists(args[0])
+    mine &= moment != "copying" or "_finish" in str(getattr(args[0], "_target", ""))
+    calls += mine
+    if mine and calls == count:
+        if moment == "deleting":
+            os.remove(next(p for p in args[0].rglob("*") if p.is_file()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(*args, **kwargs)
+
+setattr(target, name, dying)
+sys.argv = ["train.py", *sys.argv[1:]]
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+def test_kills_during_a_save_change_nothing(run_training, undisturbed, tmp_path):
+    for moment, count in [("copying", 2), ("manifest", 2), ("deleting", 1)]:
+        script = tmp_path.parent / f"{moment}.py"
+        script.write_text(SUICIDE.format(moment=moment, count=count))
+        code, output = run_training(tmp_path, *LENGTH, program=(str(script),))
+        assert code == -signal.SIGKILL, output
+    code, output = run_training(tmp_path, *LENGTH)
+    assert code == 0, output
+    assert "resumed at step" in output
+    assert_same_run(undisturbed, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_run_cleanly(start_training, tmp_path, number):
+    process = start_training(tmp_path, "--config.steps=100000")
+    wait_for(tmp_path / "metrics.jsonl", process, lines=2)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "stopped by a signal at step" in output
+    assert "Traceback" not in output
+    step = int(output.rsplit("at step ", 1)[1].split(",")[0])
+    assert list_steps(tmp_path / "checkpoints")[-1] == step
+    assert find_fault(tmp_path / "checkpoints" / str(step)) is None
+    assert not (tmp_path / "weights.safetensors").exists()
+
+
+def test_a_finished_run_does_nothing_more(run_training, undisturbed):
+    before = (undisturbed / "weights.safetensors").read_bytes()
+    code, output = run_training(undisturbed, *LENGTH)
+    assert code == 0, output
+    assert f"resumed at step {STEPS}" in output
+    assert load_file(undisturbed / "weights.safetensors").keys()
+    assert len(before) == (undisturbed / "weights.safetensors").stat().st_size
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(
+    project, start_training, tmp_path, monkeypatch
+):
+    """No file may grow beyond a limit: the same error as on a disk without room."""
+    start = subprocess.Popen
+
+    def start_limited(*args, **kwargs):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        return start(*args, preexec_fn=limit, **kwargs)
+
+    flags = (*LENGTH, "--config.steps=6")
+    process = start_training(tmp_path, *flags)
+    wait_for(tmp_path / "checkpoints" / "3" / "manifest.json", process)
+    process.kill()
+    process.communicate()
+    monkeypatch.setattr(subprocess, "Popen", start_limited)
+    process = start_training(tmp_path, *flags)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 2, output
+    assert "Traceback" not in output
+    assert output.strip().splitlines()[-1].startswith("train.py: "), output
+    for step in list_steps(tmp_path / "checkpoints"):
+        assert find_fault(tmp_path / "checkpoints" / str(step)) is None
+
+
+def wait_for(path, process, lines=0):
+    for _ in range(1200):
+        if path.exists() and path.read_text().count("\n") >= lines:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    pytest.fail(f"{path} did not come")

@@ -1,0 +1,73 @@
+"""Whose folder it is."""
+
+import json
+
+import pytest
+
+from sevnet_jax.training.recipe import from_mapping, make_config
+from sevnet_jax.training.workdir import claim
+
+
+def recipe(**keys):
+    return from_mapping(make_config("sevnet_s", keys.pop("model", None), **keys))
+
+
+def test_the_resolved_config_is_saved(tmp_path):
+    with claim(tmp_path / "new" / "run", recipe(steps=7)):
+        saved = json.loads((tmp_path / "new" / "run" / "config.json").read_text())
+    assert saved["steps"] == 7
+    assert saved["model"]["width"] == 48
+    assert saved["loss"] == "l1"
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("dear")
+    with (
+        pytest.raises(ValueError, match="holds other things"),
+        claim(tmp_path, recipe()),
+    ):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(ValueError, match="is a file"),
+        claim(tmp_path / "file", recipe()),
+    ):
+        pass
+
+
+def test_the_second_run_is_refused(tmp_path):
+    with (
+        claim(tmp_path, recipe()),
+        pytest.raises(ValueError, match="another run uses"),
+        claim(tmp_path, recipe()),
+    ):
+        pass
+    with claim(tmp_path, recipe()):
+        pass  # and after the first has ended, not
+
+
+def test_another_config_is_refused_with_its_fields(tmp_path):
+    with claim(tmp_path, recipe(steps=7)):
+        pass
+    other = recipe(steps=8, model={"width": 16})
+    with (
+        pytest.raises(ValueError, match="steps was 7, now 8") as caught,
+        claim(tmp_path, other),
+    ):
+        pass
+    assert "model.width was 48, now 16" in str(caught.value)
+    assert "loss" not in str(caught.value)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved["steps"] == 7
+    with claim(tmp_path, other, accept_changes=True):
+        assert json.loads((tmp_path / "config.json").read_text())["steps"] == 8
+
+
+def test_a_broken_config_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="is unreadable"), claim(tmp_path, recipe()):
+        pass

@@ -1,0 +1,92 @@
+"""Trains a denoiser: python train.py --config configs/sevnet_s.py --workdir runs/s
+
+Any key of the config can be set: --config.batch_size=8, --config.source=my_photos,
+--config.model.width=64. The same command goes on with a run that was stopped. Weights
+are written to WORKDIR/weights.safetensors at the end.
+"""
+
+import logging
+import os
+import re
+import sys
+
+from absl import app, flags
+from ml_collections import config_flags
+
+USAGE_ERROR = 2
+DIVERGED = 1
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "The recipe, FILE.py or FILE.py:ARGUMENT; see configs/."
+)
+WORKDIR = flags.DEFINE_string("workdir", None, "The folder of the run.")
+ACCEPT_CHANGES = flags.DEFINE_bool(
+    "accept_changes",
+    False,
+    "Go on with a run although the config differs from its own.",
+)
+PROFILE = flags.DEFINE_bool("profile", False, "Write a trace of five steps.")
+DISTRIBUTED = flags.DEFINE_bool(
+    "distributed", False, "Several hosts, found by themselves: Slurm, TPU pods."
+)
+COORDINATOR = flags.DEFINE_string("coordinator", None, "Several hosts: IP:PORT.")
+PROCESSES = flags.DEFINE_integer("processes", None, "Several hosts: how many.")
+PROCESS = flags.DEFINE_integer("process", None, "Several hosts: which one this is.")
+
+
+def run(_: list[str]) -> int:
+    # Imported here: --help and mistakes in the flags need no TensorFlow.
+    from sevnet_jax.runtime import use_compilation_cache
+    from sevnet_jax.training import parallel
+    from sevnet_jax.training.loop import Diverged, train
+    from sevnet_jax.training.recipe import from_mapping
+
+    logging.basicConfig(format="%(message)s", level=logging.INFO, force=True)
+    for noisy in ("jax", "orbax", "absl", "tensorflow"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        if CONFIG.value is None or WORKDIR.value is None:
+            raise ValueError(
+                "--config FILE and --workdir FOLDER are needed; see --help"
+            )
+        recipe = from_mapping(CONFIG.value)
+        use_compilation_cache()
+        parallel.connect(
+            DISTRIBUTED.value, COORDINATOR.value, PROCESSES.value, PROCESS.value
+        )
+        train(
+            recipe,
+            WORKDIR.value,
+            accept_changes=ACCEPT_CHANGES.value,
+            profile=PROFILE.value,
+            terminal=sys.stderr.isatty(),
+        )
+    except (ValueError, OSError) as error:
+        return complain(error)
+    except Diverged as error:
+        complain(error)
+        return DIVERGED
+    return 0
+
+
+def complain(error: Exception) -> int:
+    print("train.py:", " ".join(str(error).split()), file=sys.stderr)
+    return USAGE_ERROR
+
+
+def parse_flags(argv: list[str]) -> list[str]:
+    """Reads the flags; a mistake in them is one line, whoever finds it."""
+    try:
+        rest = flags.FLAGS(argv)
+    except Exception as error:  # ml_collections raises what the config file raises
+        text = re.sub(r"\s+", " ", str(error).strip("'\""))
+        sys.exit(complain(ValueError(text)))
+    if len(rest) > 1:
+        sys.exit(complain(ValueError(f"unknown argument {rest[1]!r}; see --help")))
+    return rest
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    app.run(run, flags_parser=parse_flags)
