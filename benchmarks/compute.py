@@ -22,6 +22,7 @@ import torch_sevnet
 from sevnet_jax import create_model
 from sevnet_jax.evaluation.complexity import count_macs
 from sevnet_jax.evaluation.report import format_table
+from sevnet_jax.runtime import compiler_options
 
 LAYOUTS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 
@@ -50,12 +51,15 @@ def make_jax_runner(model, params, noisy, clean, train) -> tuple[Callable, float
     """A function that runs one step, and the seconds that compiling it took."""
     start = time.perf_counter()
     if not train:
-        forward = jax.jit(model.apply).lower(params, noisy).compile()
+        forward = jax.jit(model.apply, compiler_options=compiler_options())
+        forward = forward.lower(params, noisy).compile()
         seconds = time.perf_counter() - start
         return lambda: jax.block_until_ready(forward(params, noisy)), seconds
     optimizer = optax.adam(1e-4)
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    @functools.partial(
+        jax.jit, donate_argnums=(0, 1), compiler_options=compiler_options()
+    )
     def step(params, state, noisy, clean):
         loss, grads = jax.value_and_grad(functools.partial(l1, model))(
             params, noisy, clean

@@ -1,7 +1,8 @@
 """The convolution, by the program that is fastest on each platform.
 
-XLA's own convolution runs everywhere but on CPUs. There, XLA is slow for the gradient
-of a kernel and for kernels as large as their stride: both are matrix products here.
+XLA's own runs everywhere; on CPUs a kernel as large as its stride is a matrix product.
+Each platform differentiates its own program. For XLA's convolutions to be fast on CPUs,
+compile with `sevnet_jax.runtime.compiler_options()`.
 """
 
 import functools
@@ -9,9 +10,6 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-
-# Unfolded pixels that stay in a core's cache between their making and their use.
-CHUNK_BYTES = 4 * 2**20
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 
@@ -38,7 +36,7 @@ def _backward(stride, transposed, precision, saved, cotangent):
     return lax.platform_dependent(
         *saved,
         cotangent,
-        cpu=functools.partial(_differentiate_on_cpu, *static),
+        cpu=functools.partial(_differentiate, _convolve_on_cpu, *static),
         default=functools.partial(_differentiate, _convolve_by_xla, *static),
     )
 
@@ -84,72 +82,3 @@ def _convolve_on_cpu(stride, transposed, precision, x, kernel):
     y = y.transpose(0, 1, 3, 2, 4, 5)
     y = y.reshape(batch, height // size, width // size, size * size * inputs)
     return product(y, kernel.reshape(size * size * inputs, outputs))
-
-
-def _differentiate_on_cpu(stride, transposed, precision, x, kernel, cotangent):
-    static = (stride, transposed, precision)
-    if stride != 1 or kernel.shape[0] == 1:
-        return _differentiate(_convolve_on_cpu, *static, x, kernel, cotangent)
-    program = functools.partial(_convolve_by_xla, *static)
-    (dx,) = jax.vjp(lambda x: program(x, kernel), x)[1](cotangent)
-    return dx, _kernel_gradient(x, cotangent, kernel.shape[0], precision)
-
-
-def _kernel_gradient(x, cotangent, size, precision):
-    """The product of what each output pixel saw with its cotangent, chunk by chunk."""
-    batch, height, width, inputs = x.shape
-    outputs, taps = cotangent.shape[-1], size * size
-    images, rows = _choose_chunk(x.shape, taps * x.dtype.itemsize)
-    chunks_per_image = height // rows
-    before = (size - 1) // 2
-    padding = (before, size - 1 - before)
-    padded = jnp.pad(x, ((0, 0), padding, padding, (0, 0)))
-
-    def add_chunk(index, total):
-        start = (index // chunks_per_image * images, index % chunks_per_image * rows)
-        seen = lax.dynamic_slice(
-            padded,
-            (*start, 0, 0),
-            (images, rows + size - 1, width + size - 1, inputs),
-        )
-        slopes = lax.dynamic_slice(
-            cotangent, (*start, 0, 0), (images, rows, width, outputs)
-        )
-        columns = jnp.concatenate(
-            [
-                seen[:, i : i + rows, j : j + width]
-                for i in range(size)
-                for j in range(size)
-            ],
-            axis=-1,
-        )
-        return total + lax.dot_general(
-            columns.reshape(-1, taps * inputs),
-            slopes.reshape(-1, outputs),
-            (((0,), (0,)), ((), ())),
-            precision=precision,
-            preferred_element_type=total.dtype,
-        )
-
-    # A sum over so many pixels needs more bits than bfloat16 has.
-    dtype = jnp.float64 if x.dtype == jnp.float64 else jnp.float32
-    total = jnp.zeros((taps * inputs, outputs), dtype)
-    chunks = batch // images * chunks_per_image
-    total = lax.fori_loop(0, chunks, add_chunk, total)
-    return total.reshape(size, size, inputs, outputs).astype(x.dtype)
-
-
-def _choose_chunk(shape, bytes_per_value):
-    """How many images, or rows of one image, to unfold at once."""
-    batch, height, width, inputs = shape
-    row_bytes = width * inputs * bytes_per_value
-    rows = _largest_divisor(height, CHUNK_BYTES // row_bytes)
-    images = _largest_divisor(batch, CHUNK_BYTES // (row_bytes * height))
-    return (images, height) if rows == height else (1, rows)
-
-
-def _largest_divisor(number, limit):
-    """The largest divisor of `number` that is at most `limit`, or 1."""
-    return max(
-        (d for d in range(1, number + 1) if number % d == 0 and d <= limit), default=1
-    )

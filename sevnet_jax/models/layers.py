@@ -22,13 +22,17 @@ class Conv(nn.Module):
     size: int = 3
     stride: int = 1
     transposed: bool = False
+    gain: float = 1.0  # of the initial kernel; 1 keeps the variance of the signal
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H', W', features]
         # A transposed convolution whose stride is its size writes each output once:
         # its fan-in is the channels alone.
         init = nn.initializers.variance_scaling(
-            1.0, "fan_in", "normal", batch_axis=(0, 1) if self.transposed else ()
+            self.gain**2,
+            "fan_in",
+            "normal",
+            batch_axis=(0, 1) if self.transposed else (),
         )
         shape = (self.size, self.size, x.shape[-1], self.features)
         kernel = self.param("kernel", init, shape, jnp.float32)

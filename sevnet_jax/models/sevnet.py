@@ -15,6 +15,9 @@ from sevnet_jax.models import layers, ops
 
 CENTRES = ("image", "constant", "none")
 DTYPES = ("float32", "bfloat16")
+# A fresh network leaves the image nearly as it is. At gain 1 its random residual is as
+# strong as the image, and training long sits on the best linear filter.
+TAIL_GAIN = 0.1
 PRECISIONS = (None, "default", "high", "highest")
 
 
@@ -113,7 +116,8 @@ class SEVNet(nn.Module):
             for scale, count in reversed(list(enumerate(self.blocks))):
                 up = layers.Conv(y.shape[-1] // 2, 2, 2, True, name=f"up_{scale}")
                 y = stage(up(y) + skips[scale], f"decoder_{scale}", count)
-            y = layers.Conv(self.channels * self.stem**2, name="tail")(y)
+            outputs = self.channels * self.stem**2
+            y = layers.Conv(outputs, gain=TAIL_GAIN, name="tail")(y)
             return ops.depth_to_space(y, self.stem)
 
         signal = ops.widen(x)

@@ -43,7 +43,8 @@ class Log:
 
     def scalars(self, step: int, kind: str, values: dict[str, float]) -> None:
         """Records numbers; `kind` is "train" or "validation"."""
-        record = {"step": step, "kind": kind, **values}
+        finite = {n: v if math.isfinite(v) else None for n, v in values.items()}
+        record = {"step": step, "kind": kind, **finite}
         self._lines.write(json.dumps(record) + "\n")
         self._lines.flush()
         summary = Summary(

@@ -13,6 +13,7 @@ import numpy as np
 
 from sevnet_jax.data import pipeline
 from sevnet_jax.inference import weights
+from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import Checkpoints
 from sevnet_jax.training.logs import Log, clock
@@ -52,10 +53,13 @@ def train(
     recipe = resolve_epochs(recipe)
     mesh = parallel.make_mesh(recipe.batch_size, recipe.accumulation)
     with contextlib.ExitStack() as stack:
-        parallel.on_first(
-            lambda: stack.enter_context(claim(folder, recipe, accept_changes))
-        )
-        run = _Run(recipe, folder, mesh, terminal)
+
+        def prepare() -> Validation:
+            validation = Validation(recipe)  # first: a bad source leaves no trace
+            stack.enter_context(claim(folder, recipe, accept_changes))
+            return validation
+
+        run = _Run(recipe, folder, mesh, parallel.on_first(prepare), terminal)
         stack.callback(run.close)
         stopped = stack.enter_context(catch_signals())
         return run.go(stopped, profile)
@@ -63,9 +67,9 @@ def train(
 
 def resolve_epochs(recipe: Recipe) -> Recipe:
     """Returns the recipe with its length in steps."""
+    images = pipeline.count_images(data_config(recipe))  # also if there are any
     if not recipe.epochs:
         return recipe
-    images = pipeline.count_images(data_config(recipe))
     per_epoch = -(-images // recipe.batch_size)
     return dataclasses.replace(recipe, steps=recipe.epochs * per_epoch, epochs=0)
 
@@ -76,8 +80,16 @@ def data_config(recipe: Recipe) -> pipeline.Config:
 
 
 class _Run:
-    def __init__(self, recipe: Recipe, folder: Path, mesh, terminal: bool):
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        mesh: jax.sharding.Mesh,
+        validation: Validation | None,
+        terminal: bool,
+    ):
         self.recipe, self.folder, self.mesh = recipe, folder, mesh
+        self.validation = validation
         self.objective = Objective(recipe)
         whole = parallel.replicated(mesh)
         create = jax.jit(
@@ -91,8 +103,9 @@ class _Run:
         self.start = int(self.state.step)
         self.log = None
         if parallel.is_first():
-            self.validation = Validation(recipe)
-            self.restore = jax.jit(self.objective.restore)
+            self.restore = jax.jit(
+                self.objective.restore, compiler_options=compiler_options()
+            )
             self.log = Log(folder, self.start, recipe.steps, terminal)
 
     def say(self, text: str) -> None:

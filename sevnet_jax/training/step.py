@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
+from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training import parallel
 from sevnet_jax.training.optimizer import make_optimizer, make_schedule
 from sevnet_jax.training.recipe import Recipe
@@ -21,22 +22,12 @@ def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
     """Returns the jitted (state, batch) -> (state, report); the old state is given up.
 
     A step whose loss, gradient or new parameters are not finite changes nothing but
-    the counters. `loss_fn` sees the rows of one device; one that needs the whole
-    batch gathers it over the axis `parallel.AXIS`.
+    the counters. `loss_fn` sees the whole batch, wherever its rows are.
     """
     optimizer, schedule = make_optimizer(recipe), make_schedule(recipe)
-    # Each device's program is written out here, and the gradients are averaged once.
-    # XLA's own partitioner would gather whole batches for our CPU convolution.
-    gradients = jax.shard_map(
-        lambda params, batch: _gradients(loss_fn, params, batch, recipe.accumulation),
-        mesh=mesh,
-        in_specs=(PartitionSpec(), PartitionSpec(parallel.AXIS)),
-        out_specs=PartitionSpec(),
-        check_vma=False,
-    )
 
     def step(state: TrainState, batch: dict[str, Array]):
-        loss, grads = gradients(state.params, batch)
+        loss, grads = _gradients(loss_fn, state.params, batch, recipe.accumulation)
         norm = optax.tree.norm(grads)
         updates, optimizer_state = optimizer.update(
             grads, state.optimizer, state.params
@@ -73,29 +64,26 @@ def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
         in_shardings=(whole, rows),
         out_shardings=(whole, whole),
         donate_argnums=0,
+        compiler_options=compiler_options(),
     )
 
 
 def _gradients(loss_fn, params, batch, parts):
-    """Loss and gradient of this device's rows, averaged over the devices."""
+    """Loss and gradient, the batch taken in parts that follow one another."""
     compute = jax.value_and_grad(loss_fn)
     if parts == 1:
-        result = compute(params, batch)
-    else:
-        stacked = jax.tree.map(
-            lambda a: a.reshape(parts, a.shape[0] // parts, *a.shape[1:]), batch
-        )
-        zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
-        total, _ = lax.scan(
-            lambda sums, part: (
-                jax.tree.map(jnp.add, sums, compute(params, part)),
-                None,
-            ),
-            zero,
-            stacked,
-        )
-        result = jax.tree.map(lambda value: value / parts, total)
-    return lax.pmean(result, parallel.AXIS)
+        return compute(params, batch)
+    # Every part has rows of every device.
+    stacked = jax.tree.map(
+        lambda a: a.reshape(-1, parts, *a.shape[1:]).swapaxes(0, 1), batch
+    )
+    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    total, _ = lax.scan(
+        lambda sums, part: (jax.tree.map(jnp.add, sums, compute(params, part)), None),
+        zero,
+        stacked,
+    )
+    return jax.tree.map(lambda value: value / parts, total)
 
 
 def _follow(average, params, step, recipe):

@@ -305,3 +305,11 @@ def test_a_model_says_what_it_is():
     fields = {f.name for f in dataclasses.fields(tiny())}
     assert {"width", "blocks", "centre", "dtype"} <= fields
     assert list_models() == ["sevnet", "sevnet_lw", "sevnet_s", "unet_relu"]
+
+
+def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng):
+    model = create_model("sevnet_s")
+    x = jnp.asarray(rng.uniform(size=(1, 32, 32, 3)), jnp.float32)
+    params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), x)
+    residual = jax.jit(model.apply)(params, x) - x
+    assert 0.01 < jnp.std(residual) / jnp.std(x) < 0.3

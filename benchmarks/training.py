@@ -1,0 +1,162 @@
+"""What the training loop adds to the bare step, what remat saves, how devices share.
+
+python benchmarks/training.py
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from sevnet_jax.evaluation.report import format_table
+from sevnet_jax.training import loop, parallel
+from sevnet_jax.training.logs import read_metrics
+from sevnet_jax.training.objective import Objective
+from sevnet_jax.training.recipe import SMALL, Recipe, from_mapping, make_config
+from sevnet_jax.training.state import create_state
+from sevnet_jax.training.step import make_step
+
+
+def compile_step(recipe: Recipe):
+    """The compiled step and a maker of its state and batch."""
+    objective = Objective(recipe)
+    step = make_step(objective.loss, recipe, parallel.make_mesh(recipe.batch_size))
+    state = jax.eval_shape(lambda: create_state(objective.model, recipe))
+    shape = (recipe.batch_size, recipe.patch_size, recipe.patch_size, 3)
+    image = jax.ShapeDtypeStruct(shape, np.float32)
+    return step.lower(state, {"clean": image, "noisy": image}).compile()
+
+
+def time_bare_step(recipe: Recipe, rounds: int) -> float:
+    """Seconds of the best step on a batch that is already there."""
+    step = compile_step(recipe)
+    mesh = parallel.make_mesh(recipe.batch_size)
+    create = jax.jit(
+        lambda: create_state(Objective(recipe).model, recipe),
+        out_shardings=parallel.replicated(mesh),
+    )
+    state = create()
+    shape = (recipe.batch_size, recipe.patch_size, recipe.patch_size, 3)
+    image = np.random.default_rng(0).uniform(size=shape).astype(np.float32)
+    batch = jax.device_put(
+        {"clean": image, "noisy": image + np.float32(0.01)}, parallel.by_rows(mesh)
+    )
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for _ in range(10):
+            state, _ = step(state, batch)
+        jax.block_until_ready(state)
+        best = min(best, (time.perf_counter() - start) / 10)
+    return best
+
+
+def time_loop(recipe: Recipe) -> float:
+    """Seconds a step of the best stretch between two lines of a real run's log."""
+    with tempfile.TemporaryDirectory() as folder:
+        loop.train(recipe, f"{folder}/run")
+        records = read_metrics(Path(folder, "run"))
+    speeds = [r["images_per_second"] for r in records if r["kind"] == "train"]
+    return recipe.batch_size / max(speeds[1:])
+
+
+def measure_loop(rounds: int) -> dict:
+    recipe = from_mapping(make_config("sevnet_s", **SMALL))
+    recipe = dataclasses.replace(
+        recipe,
+        source="dead_leaves",
+        steps=10 * (rounds + 1),
+        log_every=10,
+        checkpoint_every=10 * rounds,
+        validation_images=1,
+    )
+    bare = [time_bare_step(recipe, rounds)]
+    in_loop = time_loop(recipe)
+    bare.append(time_bare_step(recipe, rounds))
+    return {"bare_seconds": min(bare), "loop_seconds": in_loop}
+
+
+def measure_memory(preset: str) -> dict[str, float]:
+    """Bytes of the step's own memory, beside the state, without and with remat."""
+    found = {}
+    for remat in (False, True):
+        recipe = from_mapping(make_config(preset, {"remat": remat}))
+        analysis = compile_step(recipe).memory_analysis()
+        found["remat" if remat else "plain"] = analysis.temp_size_in_bytes
+    return found
+
+
+def measure_share() -> dict:
+    """The work of one device; called in a process with its own device count."""
+    recipe = from_mapping(make_config("sevnet_s", **SMALL))
+    step = compile_step(recipe)
+    text = step.as_text()
+    return {
+        "devices": jax.device_count(),
+        "rows": recipe.batch_size // jax.device_count(),
+        "gflop": step.cost_analysis()["flops"] / 1e9,
+        "all_reduce": text.count(" all-reduce("),
+        "all_gather": text.count(" all-gather("),
+    }
+
+
+def measure_shares() -> list[dict]:
+    shares = []
+    for devices in (1, 2, 4, 8):
+        environment = {
+            **os.environ,
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        }
+        done = subprocess.run(
+            [sys.executable, __file__, "--share"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        shares.append(json.loads(done.stdout.splitlines()[-1]))
+    return shares
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=6, help="best of so many (6)")
+    parser.add_argument("--share", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    if args.share:
+        print(json.dumps(measure_share()))
+        return 0
+    timed = measure_loop(args.rounds)
+    memory = measure_memory("sevnet")
+    shares = measure_shares()
+    if args.json:
+        print(json.dumps({**timed, "memory": memory, "shares": shares}, indent=2))
+        return 0
+    ratio = timed["loop_seconds"] / timed["bare_seconds"]
+    print(
+        f"sevnet_s, 8x64x64: bare step {timed['bare_seconds']:.3f} s, in the loop "
+        f"{timed['loop_seconds']:.3f} s, ratio {ratio:.3f} (goal 1.05)"
+    )
+    print(
+        f"sevnet, 4x128x128: the step needs {memory['plain'] / 2**20:.0f} MB beside "
+        f"the state, with remat {memory['remat'] / 2**20:.0f} MB"
+    )
+    print("sevnet_s, 8x64x64 in all:")
+    keys = ("devices", "rows", "gflop", "all_reduce", "all_gather")
+    rows = [[f"{share[key]:.4g}" for key in keys] for share in shares]
+    header = ["devices", "rows each", "GFLOP each", "all-reduces", "all-gathers"]
+    print(format_table(header, rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

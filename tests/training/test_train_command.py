@@ -1,0 +1,92 @@
+"""What train.py says to mistakes: one line, exit code 2, nothing changed."""
+
+import json
+import os
+
+import pytest
+
+from sevnet_jax.training.logs import read_metrics
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--config.batch_sise=8"], ["batch_sise", "batch_size"]),
+        (["--config.model.widht=8"], ["widht", "width"]),
+        (["--config.batch_size=many"], ["batch_size", "many"]),
+        (["--config.batch_size=0"], ["batch_size must be 1 or more, got 0"]),
+        (["--config.loss=l3"], ["unknown loss 'l3'", "charbonnier"]),
+        (["--config.source=/no/such/photos"], ["no folder '/no/such/photos'"]),
+        (["--config.validation_source=/none"], ["no folder '/none'"]),
+        (["--config=configs/none.py"], ["configs/none.py"]),
+        (["--workdri=x"], ["workdri", "workdir"]),
+        (["extra"], ["unknown argument 'extra'"]),
+        (["--coordinator=127.0.0.1:1"], ["--coordinator, --processes and --process"]),
+    ],
+)
+def test_a_mistake_is_one_line(run_training, tmp_path, flags, words):
+    workdir = tmp_path / "run"
+    code, output = run_training(workdir, *flags)
+    assert code == 2, output
+    (line,) = output.strip().splitlines()
+    assert line.startswith("train.py: ")
+    for word in words:
+        assert word in line
+    assert not workdir.exists()
+
+
+def test_a_workdir_that_cannot_be_made_is_one_line(run_training, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, output = run_training(tmp_path / "file" / "run")
+    assert code == 2, output
+    assert len(output.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_workdir_is_one_line(run_training, tmp_path):
+    tmp_path.chmod(0o500)
+    code, output = run_training(tmp_path / "run")
+    assert code == 2, output
+    assert "Permission denied" in output
+
+
+def test_epochs_become_steps(run_training, tmp_path):
+    """Four photos in batches of two are two steps an epoch."""
+    flags = ["--config.epochs=3", "--config.batch_size=2", "--config.log_every=1"]
+    code, output = run_training(tmp_path, *flags, "--config.loss=charbonnier")
+    assert code == 0, output
+    assert [r["step"] for r in read_metrics(tmp_path) if r["kind"] == "train"] == [
+        *range(1, 7)
+    ]
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["steps"], config["epochs"]) == (6, 0)
+    assert config["loss"] == "charbonnier"
+
+
+def test_divergence_ends_a_run_with_the_last_good_state(run_training, tmp_path):
+    """At an absurd learning rate the second-order network leaves the numbers."""
+    code, output = run_training(
+        tmp_path,
+        "--config.model.gate=igm_unscaled",
+        "--config.learning_rate=1e8",
+        "--config.schedule=constant",
+        "--config.max_skipped=3",
+    )
+    assert code == 1, output
+    assert "step 2: the loss or its gradient is not finite; skipped (1 in" in output
+    assert "train.py: no finite gradient for 3 steps up to step 4" in output
+    assert "Traceback" not in output
+    assert not (tmp_path / "weights.safetensors").exists()
+
+
+def test_bfloat16_and_remat_train(run_training, tmp_path):
+    code, output = run_training(
+        tmp_path,
+        "--config.model.dtype=bfloat16",
+        "--config.model.remat=True",
+        "--config.accumulation=2",
+        "--config.steps=3",
+        "--profile",
+    )
+    assert code == 0, output
+    assert (tmp_path / "weights.safetensors").exists()
