@@ -14,7 +14,8 @@ from absl import app, flags
 from ml_collections import config_flags
 
 USAGE_ERROR = 2
-DIVERGED = 1
+INTERRUPTED = 130
+DIVERGED = 3
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", None, "The recipe, FILE.py or FILE.py:ARGUMENT; see configs/."
@@ -62,16 +63,28 @@ def run(_: list[str]) -> int:
             terminal=sys.stderr.isatty(),
         )
     except (ValueError, OSError) as error:
-        return complain(error)
+        return leave(error, USAGE_ERROR)
     except Diverged as error:
-        complain(error)
-        return DIVERGED
+        return leave(error, DIVERGED)
+    except KeyboardInterrupt:
+        return leave(KeyboardInterrupt("interrupted"), INTERRUPTED)
     return 0
 
 
-def complain(error: Exception) -> int:
+def leave(error: BaseException, code: int) -> int:
+    """Says what is wrong and returns the exit code; of several hosts, ends at once."""
+    import jax
+
+    complain(error)
+    if jax.process_count() > 1:
+        # At a usual exit JAX would wait for the hosts, and they for this one.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def complain(error: BaseException) -> None:
     print("train.py:", " ".join(str(error).split()), file=sys.stderr)
-    return USAGE_ERROR
 
 
 def parse_flags(argv: list[str]) -> list[str]:
@@ -80,9 +93,11 @@ def parse_flags(argv: list[str]) -> list[str]:
         rest = flags.FLAGS(argv)
     except Exception as error:  # ml_collections raises what the config file raises
         text = re.sub(r"\s+", " ", str(error).strip("'\""))
-        sys.exit(complain(ValueError(text)))
+        complain(ValueError(text))
+        sys.exit(USAGE_ERROR)
     if len(rest) > 1:
-        sys.exit(complain(ValueError(f"unknown argument {rest[1]!r}; see --help")))
+        complain(ValueError(f"unknown argument {rest[1]!r}; see --help"))
+        sys.exit(USAGE_ERROR)
     return rest
 
 

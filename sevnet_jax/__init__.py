@@ -1,6 +1,7 @@
 """SEVNet in JAX: a blind image denoiser that keeps f(kx) = k f(x)."""
 
 from sevnet_jax.evaluation import equivariance
+from sevnet_jax.inference.denoiser import Denoiser, load
 from sevnet_jax.models import create_model, list_models
 
-__all__ = ["create_model", "equivariance", "list_models"]
+__all__ = ["Denoiser", "create_model", "equivariance", "list_models", "load"]

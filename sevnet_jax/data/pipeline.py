@@ -216,7 +216,11 @@ class Batches(Iterator[Batch]):
         weakref.finalize(self, self._held.clear)
 
     def __next__(self) -> Batch:
-        return next(self._held[0])
+        try:
+            return next(self._held[0])
+        except tf.errors.OpError as error:
+            reason = error.message.strip().splitlines()[0].split("}} ")[-1]
+            raise OSError(f"the data cannot be read any more: {reason}") from error
 
 
 def make_batches(

@@ -31,7 +31,7 @@ class Weights:
     params: Any
     config: Mapping[str, Any]  # of the model: name and fields
     provenance: Mapping[str, Any]
-    sha256: str  # of the parameters
+    sha256: str  # of all of it
 
 
 def save_weights(
@@ -52,8 +52,8 @@ def save_weights(
         "format": FORMAT,
         "model": json.dumps(model_config),
         "provenance": json.dumps(provenance),
-        "sha256": _digest(arrays),
     }
+    metadata["sha256"] = _digest(arrays, metadata)
     write_atomically(path, lambda temporary: save_file(arrays, temporary, metadata))
 
 
@@ -74,13 +74,14 @@ def load_weights(path: str | Path) -> Weights:
         config = json.loads(metadata["model"])
         provenance = json.loads(metadata["provenance"])
         model = create_model(**config)
-        wanted = metadata["sha256"]
+        wanted = metadata.pop("sha256")
+        expected = _expected(model)
     except (KeyError, ValueError, TypeError) as error:
         raise ValueError(f"{path} is of a model we do not know: {error}") from None
-    digest = _digest(arrays)
+    digest = _digest(arrays, metadata)
     if digest != wanted:
         raise ValueError(f"{path} is damaged: its sha256 is not the one it was given")
-    _check(path, arrays, _expected(model))
+    _check(path, arrays, expected)
     params = traverse_util.unflatten_dict(
         {name: jnp.asarray(array) for name, array in arrays.items()}, sep="/"
     )
@@ -110,9 +111,9 @@ def _check(path: Path, arrays: Mapping[str, np.ndarray], expected: Mapping) -> N
             raise ValueError(f"{path}: {name} holds values that are not finite")
 
 
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """The sha256 of all names, types, shapes and values."""
-    digest = hashlib.sha256()
+def _digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> str:
+    """The sha256 of all texts, names, types, shapes and values."""
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())

@@ -74,6 +74,32 @@ class SEVNet(nn.Module):
         """What padded heights and widths are multiples of."""
         return self.stem * 2 ** len(self.blocks)
 
+    @property
+    def reach(self) -> int:
+        """How many pixels around an aligned block its output depends on.
+
+        Aligned: its sides lie on multiples of `multiple`, as this number does.
+        """
+        block = 3 if self.gate.startswith("igm") else 2  # its 3x3 convolutions in a row
+        sides = [self.stem * 2**scale for scale in range(len(self.blocks) + 1)]
+        steps = [
+            (side, block * count)
+            for side, count in zip(sides, self.blocks, strict=False)
+        ]
+        inner = (sides[-1], block * self.bottleneck)
+        reach = 0
+        # From the tail out to the bottom and back to the head; a coarser token is seen
+        # whole as soon as a part of it is.
+        for side, tokens in [
+            (self.stem, 1),
+            *steps,
+            inner,
+            *steps[::-1],
+            (self.stem, 1),
+        ]:
+            reach = -(-reach // side) * side + side * tokens
+        return -(-reach // self.multiple) * self.multiple
+
     @nn.compact
     def __call__(
         self, x: Array, centre: Array | None = None

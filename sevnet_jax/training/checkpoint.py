@@ -40,8 +40,6 @@ class Checkpoints:
         `score` is higher for a better state: the best checkpoint is kept as well.
         """
         self.wait()
-        if (self._folder / str(step)).exists():
-            return
         part = self._folder / f"{step}.part"
 
         def clear():
@@ -51,7 +49,8 @@ class Checkpoints:
 
         parallel.on_first(clear)
         self._orbax.save(part / "state", state)
-        self._thread = threading.Thread(target=self._finish, args=(part, step, score))
+        arguments = (part, step, score, describe_arrays(state))
+        self._thread = threading.Thread(target=self._finish, args=arguments)
         self._thread.start()
 
     def wait(self) -> None:
@@ -68,11 +67,13 @@ class Checkpoints:
         if self._error is not None:
             self.wait()
 
-    def _finish(self, part: Path, step: int, score: float | None) -> None:
+    def _finish(
+        self, part: Path, step: int, score: float | None, arrays: dict[str, str]
+    ) -> None:
         try:
             self._orbax.wait_until_finished()
             if parallel.is_first():
-                write_manifest(part, step, score)
+                write_manifest(part, step, score, arrays)
                 part.rename(self._folder / str(step))
                 self._prune()
         except BaseException as error:  # raised again by `wait`
@@ -103,14 +104,14 @@ class Checkpoints:
         if step < 0:
             return None
         path = self._folder / str(step)
-        try:
-            return self._orbax.restore(path / "state", _describe(template))
-        except Exception as error:
-            # The files are as they were written, so they are of another state.
-            reason = " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"checkpoint {path} is not of this model and optimizer: {reason}"
-            ) from error
+        saved, wanted = read_manifest(path)["arrays"], describe_arrays(template)
+        for name in sorted({*saved, *wanted}):
+            if saved.get(name) != wanted.get(name):
+                raise ValueError(
+                    f"checkpoint {path} is of another model or optimizer: {name} is "
+                    f"{saved.get(name)} there, {wanted.get(name)} in the config"
+                )
+        return self._orbax.restore(path / "state", _placed_as(template))
 
     def _newest_good(self) -> int | None:
         for part in self._folder.glob("*.part"):
@@ -131,29 +132,36 @@ class Checkpoints:
         return None
 
     def close(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
         self._orbax.close()
 
 
-def write_manifest(path: Path, step: int, score: float | None) -> None:
+def write_manifest(
+    path: Path, step: int, score: float | None, arrays: dict[str, str]
+) -> None:
     """Records every file of the folder, and by that makes it verifiable."""
     files = {name: _sha256(path / name) for name in _list_files(path)}
-    text = json.dumps({"step": step, "score": score, "files": files}, indent=1)
+    content = {"step": step, "score": score, "arrays": arrays, "files": files}
+    text = json.dumps({**content, "sha256": _digest(content)}, indent=1)
     write_atomically(path / MANIFEST, lambda temporary: temporary.write_text(text))
 
 
 def read_manifest(path: Path) -> dict:
-    """Returns the manifest of a checkpoint; empty if there is no readable one."""
+    """Returns the manifest of a checkpoint; empty if there is no sound one."""
     try:
-        return json.loads((path / MANIFEST).read_text())
-    except (OSError, ValueError):
+        content = json.loads((path / MANIFEST).read_text())
+        wanted = content.pop("sha256")
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return {}
+    return content if _digest(content) == wanted else {}
 
 
 def find_fault(path: Path) -> str | None:
     """Returns what is wrong with a checkpoint, None if nothing is."""
     recorded = read_manifest(path).get("files")
     if not recorded:
-        return "its manifest is missing or unreadable"
+        return "its manifest is missing or has changed"
     found = set(_list_files(path))
     for name, digest in recorded.items():
         if name not in found:
@@ -171,11 +179,24 @@ def list_steps(folder: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
 
 
-def _describe(template: TrainState) -> TrainState:
-    def describe(array):
-        return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
+def describe_arrays(state: TrainState) -> dict[str, str]:
+    """Returns type and shape of every array, by its place in the state."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    return {
+        jax.tree_util.keystr(path): f"{array.dtype}{list(array.shape)}"
+        for path, array in leaves
+    }
 
-    return jax.tree.map(describe, template)
+
+def _placed_as(template: TrainState) -> TrainState:
+    return jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding), template
+    )
+
+
+def _digest(content: dict) -> str:
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _list_files(path: Path) -> list[str]:

@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
-import logging
+import importlib.metadata
 import platform
 import time
 from pathlib import Path
 
-import flax
 import jax
 import numpy as np
 
@@ -23,13 +22,11 @@ from sevnet_jax.training.signals import catch_signals
 from sevnet_jax.training.state import TrainState, create_state, empty_tally
 from sevnet_jax.training.step import make_step
 from sevnet_jax.training.validation import Validation
-from sevnet_jax.training.workdir import claim
+from sevnet_jax.training.workdir import claim, save_config
 
 WEIGHTS = "weights.safetensors"
 ASK_EVERY = 10  # steps between the hosts' agreements on whether to stop
-PROFILED = range(10, 15)  # steps after the start that --profile records
-
-_log = logging.getLogger(__name__)
+PROFILE_AFTER, PROFILED_STEPS = 10, 5  # what --profile records
 
 
 class Diverged(Exception):
@@ -50,7 +47,7 @@ def train(
     does, ValueError and OSError if the recipe, the data or the disk will not do.
     """
     folder = Path(workdir)
-    recipe = resolve_epochs(recipe)
+    recipe = parallel.on_all(lambda: resolve_epochs(recipe))
     mesh = parallel.make_mesh(recipe.batch_size, recipe.accumulation)
     with contextlib.ExitStack() as stack:
 
@@ -59,9 +56,9 @@ def train(
             stack.enter_context(claim(folder, recipe, accept_changes))
             return validation
 
-        run = _Run(recipe, folder, mesh, parallel.on_first(prepare), terminal)
-        stack.callback(run.close)
         stopped = stack.enter_context(catch_signals())
+        validation = parallel.on_first(prepare)
+        run = _Run(recipe, folder, mesh, validation, terminal, stack)
         return run.go(stopped, profile)
 
 
@@ -87,6 +84,7 @@ class _Run:
         mesh: jax.sharding.Mesh,
         validation: Validation | None,
         terminal: bool,
+        stack: contextlib.ExitStack,
     ):
         self.recipe, self.folder, self.mesh = recipe, folder, mesh
         self.validation = validation
@@ -98,24 +96,22 @@ class _Run:
         self.checkpoints = Checkpoints(
             folder / "checkpoints", recipe.keep_last, recipe.keep_every
         )
+        stack.callback(self.checkpoints.close)
         state = create()
         self.state = self.checkpoints.restore(state) or state
-        self.start = int(self.state.step)
+        self.start = self._saved = int(self.state.step)
         self.log = None
+        parallel.on_first(lambda: save_config(folder, recipe))
         if parallel.is_first():
             self.restore = jax.jit(
                 self.objective.restore, compiler_options=compiler_options()
             )
             self.log = Log(folder, self.start, recipe.steps, terminal)
+            stack.callback(self.log.close)
 
     def say(self, text: str) -> None:
         if self.log:
             self.log.say(text)
-
-    def close(self) -> None:
-        self.checkpoints.close()
-        if self.log:
-            self.log.close()
 
     def go(self, stopped, profile: bool) -> TrainState:
         recipe = self.recipe
@@ -147,17 +143,24 @@ class _Run:
         self.say(f"compiled the step in {time.perf_counter() - began:.1f} s")
         self._began, self._counted = time.perf_counter(), self.start
         report = None
-        for step in range(self.start + 1, recipe.steps + 1):
-            if profile and parallel.is_first():
-                self._profile(step - self.start)
+        last = recipe.steps
+        profiled = range(min(self.start + PROFILE_AFTER, last), last)[:PROFILED_STEPS]
+        for step in range(self.start + 1, last + 1):
+            if profile and profiled and parallel.is_first():
+                self._profile(step, profiled)
             # Python looks at a step while the devices are busy with the next one.
             previous = report
             self.state, report = step_fn(self.state, batch)
             if previous is not None:
                 self._look(step - 1, previous)
-            pause = _divides(recipe.log_every, step, recipe.steps)
-            pause |= _divides(recipe.validation_every, step, recipe.steps)
-            pause |= _divides(recipe.checkpoint_every, step, recipe.steps)
+            pause = any(
+                _divides(every, step, last)
+                for every in (
+                    recipe.log_every,
+                    recipe.validation_every,
+                    recipe.checkpoint_every,
+                )
+            )
             ask = jax.process_count() == 1 or step % ASK_EVERY == 0
             stop = ask and parallel.any_process(stopped.is_set())
             if pause or stop:
@@ -170,8 +173,8 @@ class _Run:
                     "goes on from there"
                 )
                 return
-            if step < recipe.steps:
-                batch = next(batches)
+            if step < last:
+                batch = self._next(batches)
 
     def _look(self, step: int, report: dict) -> None:
         """Waits for a step, and ends the run if it has gone astray for too long."""
@@ -185,24 +188,46 @@ class _Run:
                 f"({int(in_row)} in a row)"
             )
         if in_row >= self.recipe.max_skipped:
-            self.checkpoints.wait()
-            self.checkpoints.save(int(self.state.step), self.state)
-            self.checkpoints.wait()
+            self._save_good_state(step - int(in_row))
             raise Diverged(
                 f"no finite gradient for {int(in_row)} steps up to step {step}; the "
                 f"last good state is kept in {self.folder / 'checkpoints'}"
             )
         self.checkpoints.raise_if_failed()
 
+    def _save_good_state(self, good_step: int) -> None:
+        """Saves, if there is something new; who resumes has all tries again."""
+        if good_step > self._saved:
+            tally = self.state.tally
+            zero = jax.device_put(np.int32(0), parallel.replicated(self.mesh))
+            tally = tally.replace(skipped_in_row=zero)
+            self.state = self.state.replace(tally=tally)
+            self._save(int(self.state.step))
+        self.checkpoints.wait()
+
+    def _save(self, step: int, score: float | None = None) -> None:
+        self.checkpoints.save(step, self.state, score)
+        self._saved = step
+
+    def _next(self, batches) -> dict:
+        try:
+            return next(batches)
+        except OSError:
+            self._save(int(self.state.step))
+            self.checkpoints.wait()
+            raise
+
     def _pause(self, step: int, stop: bool) -> None:
         recipe = self.recipe
         if _divides(recipe.log_every, step, recipe.steps):
             self._write_line(step)
         score = None
-        if _divides(recipe.validation_every, step, recipe.steps):
+        validate = _divides(recipe.validation_every, step, recipe.steps)
+        if validate:
             score = self._validate(step)
-        if stop or _divides(recipe.checkpoint_every, step, recipe.steps):
-            self.checkpoints.save(step, self.state, score)
+        # Also after each validation: the best of them is to be kept.
+        if stop or validate or _divides(recipe.checkpoint_every, step, recipe.steps):
+            self._save(step, score)
 
     def _write_line(self, step: int) -> None:
         tally = jax.device_get(self.state.tally)
@@ -229,7 +254,7 @@ class _Run:
         """Returns the PSNR in distribution."""
         if not self.log:
             return None
-        params = jax.tree.map(lambda a: a.addressable_data(0), self.state.best_params)
+        params = jax.tree.map(lambda a: a.addressable_data(0), self.state.kept_params)
         began = time.perf_counter()
         values, picture = self.validation.score(self.restore, params)
         self.log.scalars(step, "validation", values)
@@ -242,30 +267,32 @@ class _Run:
         seconds = time.perf_counter() - began
         self.say(f"step {step}, rgb8: {scores} ({clock(seconds)})")
         self._began += seconds  # not a part of the training speed
-        return next(iter(values.values()))
+        score = next(iter(values.values()))
+        return score if np.isfinite(score) else None
 
-    def _profile(self, count: int) -> None:
-        if count == PROFILED.start:
+    def _profile(self, step: int, profiled: range) -> None:
+        if step == profiled.start:
             jax.profiler.start_trace(str(self.folder / "profile"))
-        if count == PROFILED.stop:
+        if step == profiled.stop:
             jax.block_until_ready(self.state)
             jax.profiler.stop_trace()
-            self.say(f"profile of {len(PROFILED)} steps: {self.folder / 'profile'}")
+            self.say(f"profile of {len(profiled)} steps: {self.folder / 'profile'}")
 
     def _write_weights(self) -> None:
         params = jax.tree.map(
-            lambda a: np.asarray(a.addressable_data(0)), self.state.best_params
+            lambda a: np.asarray(a.addressable_data(0)), self.state.kept_params
         )
         config = to_config(self.recipe).to_dict()
+        packages = ("sevnet_jax", "jax", "flax", "optax")
         provenance = {
             "recipe": config,
             "step": int(self.state.step),
             "averaged": self.state.average is not None,
             "skipped": int(self.state.tally.skipped),
+            "devices": parallel.describe_devices(),
             "versions": {
                 "python": platform.python_version(),
-                "jax": jax.__version__,
-                "flax": flax.__version__,
+                **{name: importlib.metadata.version(name) for name in packages},
             },
         }
         path = self.folder / WEIGHTS

@@ -1,4 +1,4 @@
-"""What is trained, as the loop sees it: shapes, a loss and a way to restore."""
+"""What is trained, as the loop sees it."""
 
 from typing import Any
 

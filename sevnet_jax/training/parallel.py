@@ -27,9 +27,16 @@ def connect(
             )
         if not 0 <= number < processes:
             raise ValueError(f"--process must be 0..{processes - 1}, got {number}")
-        jax.distributed.initialize(coordinator, processes, number)
+        _initialize(coordinator, processes, number)
     elif automatic:
-        jax.distributed.initialize()
+        _initialize()
+
+
+def _initialize(*args) -> None:
+    try:
+        jax.distributed.initialize(*args)
+    except RuntimeError as error:
+        raise ValueError(f"the hosts could not be joined: {error}") from error
 
 
 def make_mesh(batch_size: int, accumulation: int = 1) -> Mesh:
@@ -71,20 +78,24 @@ def any_process(flag: bool) -> bool:
     return bool(multihost_utils.process_allgather(np.int32(flag)).any())
 
 
-def on_first(action: Callable[[], Any]) -> Any:
-    """Runs `action` on the first process, and fails everywhere if it fails there."""
+def on_all(action: Callable[[], Any]) -> Any:
+    """Runs `action` on every process, and fails everywhere if it fails on one."""
     result, error = None, None
-    if is_first():
-        try:
-            result = action()
-        except (ValueError, OSError) as caught:
-            error = caught
-    failed = agree(int(error is not None))
+    try:
+        result = action()
+    except Exception as caught:
+        error = caught
+    failed = any_process(error is not None)
     if error is not None:
         raise error
     if failed:
-        raise ValueError("the first process has stopped; its message says why")
+        raise ValueError("another process has stopped; its message says why")
     return result
+
+
+def on_first(action: Callable[[], Any]) -> Any:
+    """Runs `action` on the first process, and fails everywhere if it fails there."""
+    return on_all(lambda: action() if is_first() else None)
 
 
 def describe_devices() -> str:

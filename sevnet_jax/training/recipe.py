@@ -8,6 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from sevnet_jax.data import noise
+from sevnet_jax.evaluation import metrics
 from sevnet_jax.models import SEVNet, create_model, layers
 from sevnet_jax.training import losses
 
@@ -18,7 +19,8 @@ SCHEDULES = ("step", "cosine", "constant")
 class Recipe:
     """One training run. The defaults are the paper's, on drawn images."""
 
-    model: Mapping[str, Any]  # name and fields, see `models.create_model`
+    # Name and fields, see `models.create_model`.
+    model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     # Data; see data/pipeline.py.
     source: str = "dead_leaves"  # folder, tfds:NAME, dead_leaves, or "A=3,B=1"
@@ -77,6 +79,10 @@ class Recipe:
                 f"batch_size {self.batch_size} is not a multiple of accumulation "
                 f"{self.accumulation}"
             )
+        if not self.validation_noises:
+            raise ValueError("validation_noises must name one noise or more")
+        smallest = metrics.WINDOW_TAPS
+        _require(self, "validation_size", lambda v: v >= smallest, f">= {smallest}")
         layers.choose(dict.fromkeys(SCHEDULES), self.schedule, "schedule")
         layers.choose(losses.LOSSES, self.loss, "loss")
         for law in (self.noise, *self.validation_noises):
@@ -138,16 +144,17 @@ def to_config(recipe: Recipe) -> ConfigDict:
 def from_mapping(config: Mapping[str, Any]) -> Recipe:
     """Returns the recipe of a config; an unknown key is named with its neighbours."""
     known = [field.name for field in dataclasses.fields(Recipe)]
+    if not isinstance(config, Mapping | ConfigDict):
+        raise ValueError(f"a config is a mapping, got {type(config).__name__}")
     values = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=3) or known
             raise ValueError(f"unknown key {key!r}; did you mean {', '.join(near)}?")
     for field in dataclasses.fields(Recipe):
-        if field.name in values and isinstance(values[field.name], list):
-            values[field.name] = tuple(values[field.name])
-    for field in dataclasses.fields(Recipe):
         if field.name in values:
+            if isinstance(values[field.name], list):
+                values[field.name] = tuple(values[field.name])
             _check_type(field, values[field.name])
     return Recipe(**values)
 
@@ -155,9 +162,10 @@ def from_mapping(config: Mapping[str, Any]) -> Recipe:
 def _check_type(field: dataclasses.Field, value: Any) -> None:
     default = {} if field.name == "model" else field.default
     wanted = (int, float) if isinstance(default, float) else (type(default),)
-    if not isinstance(value, wanted) or (
-        isinstance(value, bool) and not isinstance(default, bool)
-    ):
+    fits = isinstance(value, wanted) and isinstance(value, bool) <= (wanted == (bool,))
+    if fits and isinstance(value, tuple):
+        fits = all(type(item) is type(default[0]) for item in value)
+    if not fits:
         raise ValueError(
             f"{field.name} must be like {default!r}, got {value!r} "
             f"({type(value).__name__})"

@@ -39,7 +39,7 @@ class TrainState(struct.PyTreeNode):
     tally: Tally
 
     @property
-    def best_params(self) -> Any:
+    def kept_params(self) -> Any:
         """What is validated and shipped."""
         return self.params if self.average is None else self.average
 
@@ -56,7 +56,7 @@ def empty_tally(skipped: int = 0, skipped_in_row: int = 0) -> Tally:
 
 
 def create_state(model: nn.Module, recipe: Recipe) -> TrainState:
-    """Returns the state before the first step, a function of the seed alone."""
+    """Returns the state before the first step, as the seed has it."""
     # The counter-based generator compiles in a tenth of the default one's time.
     key = jax.random.key(recipe.seed, impl="rbg")
     image = jnp.zeros((1, INIT_SIDE, INIT_SIDE, model.channels), jnp.float32)

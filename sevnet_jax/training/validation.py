@@ -17,9 +17,7 @@ class Validation:
     """Clean images and their noisy versions, the same at every call."""
 
     def __init__(self, recipe: Recipe):
-        ((source, _),) = sources.open_sources(
-            recipe.validation_source, recipe.validation_size
-        )
+        source = sources.open_one(recipe.validation_source, recipe.validation_size)
         count = min(recipe.validation_images, len(source))
         chosen = [source[i * len(source) // count] for i in range(count)]
         self._clean = np.stack([_centre(i, recipe.validation_size) for i in chosen])
@@ -44,13 +42,15 @@ class Validation:
         clean = [metrics.to_rgb8(image) for image in self._clean]
         for name, noisy in self._noisy.items():
             # One image at a time: validation must not need more memory than training.
-            restored = [
-                metrics.to_rgb8(np.asarray(restore(params, image[None]))[0])
-                for image in noisy
-            ]
-            pairs = list(zip(restored, clean, strict=True))
-            values[f"psnr {name}"] = float(np.mean([metrics.psnr(*p) for p in pairs]))
-            values[f"ssim {name}"] = float(np.mean([metrics.ssim(*p) for p in pairs]))
+            floats = [np.asarray(restore(params, image[None]))[0] for image in noisy]
+            restored = [metrics.to_rgb8(np.nan_to_num(image)) for image in floats]
+            for metric in (metrics.psnr, metrics.ssim):
+                # A network may overflow on one noise and train well on another.
+                scores = [
+                    metric(r, c) if np.isfinite(f).all() else np.nan
+                    for f, r, c in zip(floats, restored, clean, strict=True)
+                ]
+                values[f"{metric.__name__} {name}"] = float(np.mean(scores))
             panels = [
                 panel
                 for i in range(min(SHOWN, len(clean)))

@@ -21,11 +21,13 @@ def claim(path: Path, recipe: Recipe, accept_changes: bool = False) -> Iterator[
     """
     if path.exists() and not path.is_dir():
         raise ValueError(f"the workdir {str(path)!r} is a file")
-    held = set() if not path.exists() else {p.name for p in path.iterdir()}
-    if held - {LOCK} and CONFIG not in held:
+    held = [p.name for p in path.iterdir()] if path.exists() else []
+    # Hidden: our lock, and what a kill may leave of a file that was being written.
+    foreign = [name for name in held if not name.startswith(".")]
+    if foreign and CONFIG not in held:
         raise ValueError(
-            f"the workdir {str(path)!r} holds other things ({min(held)!r}, ...) and no "
-            f"{CONFIG} of a run; choose an empty one"
+            f"the workdir {str(path)!r} holds other things ({min(foreign)!r}, ...) and "
+            f"no {CONFIG} of a run; choose an empty one"
         )
     path.mkdir(parents=True, exist_ok=True)
     with (path / LOCK).open("w") as lock:
@@ -33,25 +35,34 @@ def claim(path: Path, recipe: Recipe, accept_changes: bool = False) -> Iterator[
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"another run uses the workdir {str(path)!r}") from None
-        _keep_config(path / CONFIG, recipe, accept_changes)
+        if CONFIG in held:
+            changes = list_changes(_read_config(path / CONFIG), _to_json(recipe))
+            if changes and not accept_changes:
+                raise ValueError(
+                    f"the run in {str(path)!r} has another config: "
+                    f"{'; '.join(changes)}. Take another workdir, or --accept_changes"
+                )
         yield
 
 
-def _keep_config(path: Path, recipe: Recipe, accept_changes: bool) -> None:
-    new = json.loads(to_config(recipe).to_json())
-    if path.exists():
-        try:
-            old = json.loads(path.read_text())
-        except ValueError as error:
-            raise ValueError(f"{path} is unreadable: {error}") from None
-        changes = list_changes(old, new)
-        if changes and not accept_changes:
-            raise ValueError(
-                f"the run in {str(path.parent)!r} has another config: "
-                f"{'; '.join(changes)}. Take another workdir, or --accept_changes"
-            )
-    text = json.dumps(new, indent=1)
-    write_atomically(path, lambda temporary: temporary.write_text(text + "\n"))
+def save_config(path: Path, recipe: Recipe) -> None:
+    """Makes the folder that of a run with this recipe."""
+    text = json.dumps(_to_json(recipe), indent=1)
+    write_atomically(path / CONFIG, lambda temporary: temporary.write_text(text + "\n"))
+
+
+def _to_json(recipe: Recipe) -> dict:
+    return json.loads(to_config(recipe).to_json())
+
+
+def _read_config(path: Path) -> dict:
+    try:
+        config = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is unreadable: {error}") from None
+    if not isinstance(config, dict) or not {"model", "steps"} <= config.keys():
+        raise ValueError(f"{path} is not of a run; choose another workdir")
+    return config
 
 
 def list_changes(old: dict, new: dict, prefix: str = "") -> list[str]:

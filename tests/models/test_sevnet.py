@@ -313,3 +313,31 @@ def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng):
     params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), x)
     residual = jax.jit(model.apply)(params, x) - x
     assert 0.01 < jnp.std(residual) / jnp.std(x) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        ("sevnet_s", {"width": 4}),
+        ("sevnet_s", {"width": 4, "gate": "relu"}),
+        ("sevnet_s", {"width": 4, "blocks": (1, 0, 1), "bottleneck": 1, "stem": 1}),
+        ("sevnet_s", {"width": 4, "blocks": (1,), "bottleneck": 0, "stem": 3}),
+    ],
+)
+def test_reach_is_how_far_a_nan_gets(preset, changes, draw_params):
+    """A NaN turns every output that depends on it into NaN, and no other."""
+    model = create_model(preset, **changes)
+    side, block = 2 * model.reach + 3 * model.multiple, model.multiple
+    x = np.ones((1, side, side, 3), np.float32)
+    params = draw_params(model, x[:, :block, :block])
+    start = model.reach + block
+    x[0, start : start + block, start : start + block] = np.nan
+    spoiled = np.isnan(jax.jit(model.apply)(params, x)).any((0, 2, 3))
+    rows = np.flatnonzero(spoiled)
+    reached = max(start - rows[0], rows[-1] - (start + block - 1))
+    assert model.reach - model.multiple < reached <= model.reach
+
+
+def test_reach_of_the_presets():
+    assert create_model("sevnet_s").reach == 104
+    assert create_model("sevnet").reach == 176

@@ -31,7 +31,7 @@ def start_training(project, tmp_path_factory) -> Callable[..., subprocess.Popen]
     """A function (workdir, *flags, devices=1) that starts train.py on few pixels."""
     photos = _draw_photos(tmp_path_factory.mktemp("photos"))
 
-    def start(workdir: Path, *flags: str, devices: int = 1, program=("train.py",)):
+    def start(workdir: Path, *flags: str, devices=1, program=("train.py",), wrapper=()):
         environment = {
             **os.environ,
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
@@ -39,8 +39,9 @@ def start_training(project, tmp_path_factory) -> Callable[..., subprocess.Popen]
             "JAX_COMPILATION_CACHE_DIR": str(project / ".pytest_cache" / "xla"),
             "PYTHONPATH": str(project),
         }
+        environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # JAX has set it for this process
         command = [
-            *(sys.executable, *program),
+            *(*wrapper, sys.executable, *program),
             *("--config", "configs/smoke.py", "--workdir", str(workdir)),
             *(f"--config.source={photos}", f"--config.validation_source={photos}"),
             *(*TINY, *flags),

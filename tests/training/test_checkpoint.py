@@ -125,6 +125,20 @@ def test_harm_to_any_file_is_noticed(open_checkpoints, folder, tmp_path, harm):
         shutil.rmtree(copy)
 
 
+@pytest.mark.parametrize("text", ["[]", "{}", "3", '{"sha256": 1}'])
+def test_a_manifest_of_anything_is_noticed(open_checkpoints, folder, text):
+    save(open_checkpoints(), 1)
+    (folder / "1" / "manifest.json").write_text(text)
+    assert "manifest" in find_fault(folder / "1")
+
+
+def test_a_changed_score_is_noticed(open_checkpoints, folder):
+    save(open_checkpoints(), 1, scores={1: 20.0})
+    path = folder / "1" / "manifest.json"
+    path.write_text(path.read_text().replace("20.0", "99.0"))
+    assert "manifest" in find_fault(folder / "1")
+
+
 def test_a_file_too_many_is_noticed(open_checkpoints, folder):
     save(open_checkpoints(), 1)
     (folder / "1" / "state" / "extra").write_text("")
@@ -175,7 +189,7 @@ def test_a_failed_save_is_told_and_loses_nothing(open_checkpoints, folder, monke
 
 def test_a_checkpoint_of_another_model_is_refused(open_checkpoints, folder):
     save(open_checkpoints(), 1)
-    other = make_state(0).replace(params={"bias": jnp.zeros(3)})
-    with pytest.raises(ValueError, match="not of this model"):
+    other = make_state(0).replace(params={"kernel": jnp.zeros((20, 31))})
+    with pytest.raises(ValueError, match="of another model or optimizer"):
         open_checkpoints().restore(other)
     assert list_steps(folder) == [1]

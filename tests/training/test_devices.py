@@ -1,12 +1,15 @@
 """One device, eight devices, two processes: the same training."""
 
 import json
+import signal
 import socket
+import time
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from sevnet_jax.training.checkpoint import list_steps
 from sevnet_jax.training.logs import read_metrics
 
 LENGTH = ("--config.steps=6", "--config.log_every=1", "--config.checkpoint_every=3")
@@ -33,6 +36,23 @@ def assert_same_training(workdir, other):
         np.testing.assert_allclose(first[name], second[name], atol=2e-4, err_msg=name)
 
 
+def start_two(start_training, workdir, *flags, second=()):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [
+        start_training(
+            workdir,
+            *flags,
+            *(second if number else ()),
+            f"--coordinator=127.0.0.1:{port}",
+            "--processes=2",
+            f"--process={number}",
+        )
+        for number in (0, 1)
+    ]
+
+
 def test_eight_devices_train_as_one(run_training, alone, tmp_path):
     code, output = run_training(tmp_path, *LENGTH, devices=8)
     assert code == 0, output
@@ -41,19 +61,7 @@ def test_eight_devices_train_as_one(run_training, alone, tmp_path):
 
 
 def test_two_processes_train_as_one(start_training, alone, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes = [
-        start_training(
-            tmp_path,
-            *LENGTH,
-            f"--coordinator=127.0.0.1:{port}",
-            "--processes=2",
-            f"--process={number}",
-        )
-        for number in (0, 1)
-    ]
+    processes = start_two(start_training, tmp_path, *LENGTH)
     outputs = [process.communicate(timeout=300)[0] for process in processes]
     assert [p.returncode for p in processes] == [0, 0], "\n".join(outputs)
     assert "2 devices (cpu) on 2 hosts" in outputs[0]
@@ -72,3 +80,30 @@ def test_a_batch_that_cannot_be_dealt_is_one_line(run_training, tmp_path):
         "train.py: batch_size 6 cannot be dealt to 4 devices; choose a multiple of 4"
     )
     assert not any(tmp_path.iterdir())
+
+
+def test_two_processes_stop_and_go_on_together(start_training, tmp_path):
+    flags = ("--config.steps=100000", "--config.log_every=1")
+    processes = start_two(start_training, tmp_path, *flags)
+    while len(read_metrics(tmp_path)) < 3:
+        assert processes[0].poll() is None, processes[0].communicate()
+        time.sleep(0.1)
+    processes[1].send_signal(signal.SIGTERM)
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert [p.returncode for p in processes] == [0, 0], "\n".join(outputs)
+    (step,) = list_steps(tmp_path / "checkpoints")[-1:]
+    flags = (f"--config.steps={step + 2}", "--config.log_every=1", "--accept_changes")
+    processes = start_two(start_training, tmp_path, *flags)
+    outputs = [process.communicate(timeout=100)[0] for process in processes]
+    assert [p.returncode for p in processes] == [0, 0], "\n".join(outputs)
+    assert f"resumed at step {step}" in outputs[0]
+
+
+def test_one_process_that_fails_ends_both(start_training, tmp_path):
+    bad = ("--config.source=/no/such/photos",)
+    processes = start_two(start_training, tmp_path, *LENGTH, second=bad)
+    outputs = [process.communicate(timeout=100)[0] for process in processes]
+    assert processes[1].returncode == 2, outputs
+    assert "no folder '/no/such/photos'" in outputs[1]
+    assert processes[0].returncode != 0
+    assert "another process has stopped" in outputs[0], outputs[0]

@@ -1,4 +1,4 @@
-"""The whole train step is a program for GPUs and TPUs, compiled for them from here."""
+"""The whole train step lowers to programs for GPUs and TPUs."""
 
 import jax
 import pytest

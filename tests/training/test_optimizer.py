@@ -12,7 +12,7 @@ from sevnet_jax.training.recipe import Recipe
 RECIPE = Recipe(model={"name": "sevnet_s"}, steps=1000, learning_rate=2e-4)
 
 
-def test_rate_is_halved_five_times_in_the_paper():
+def test_rate_is_halved_each_fifth_of_the_run():
     schedule = make_schedule(RECIPE)
     for step, halvings in [(0, 0), (199, 0), (200, 1), (599, 2), (600, 3), (999, 4)]:
         assert float(schedule(step)) == pytest.approx(2e-4 * 0.5**halvings)

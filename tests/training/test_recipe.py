@@ -75,12 +75,28 @@ def test_unknown_key_is_named_with_its_neighbour():
         ({"loss": "l3"}, "unknown loss 'l3'; choose from l1"),
         ({"noise": "salt"}, "noise 'salt' is not known"),
         ({"validation_noises": ("pepper",)}, "noise 'pepper' is not known"),
+        ({"validation_noises": ()}, "validation_noises must name one"),
+        ({"validation_noises": (1,)}, "validation_noises must be like"),
+        ({"validation_size": 10}, "validation_size must be >= 11"),
         ({"accumulation": 3}, "not a multiple of accumulation 3"),
     ],
 )
 def test_wrong_values_are_named(keys, message):
     with pytest.raises(ValueError, match=message):
         make_config("sevnet_s", **keys)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"steps": 3}, "no model.name"),
+        ({"model": 3}, "model must be"),
+        (7, "a mapping"),
+    ],
+)
+def test_what_is_no_config_is_refused(config, message):
+    with pytest.raises(ValueError, match=message):
+        from_mapping(config)
 
 
 def test_every_number_is_checked():

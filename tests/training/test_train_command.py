@@ -2,9 +2,14 @@
 
 import json
 import os
+import shutil
+import time
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from sevnet_jax.training.checkpoint import list_steps
 from sevnet_jax.training.logs import read_metrics
 
 
@@ -72,7 +77,7 @@ def test_divergence_ends_a_run_with_the_last_good_state(run_training, tmp_path):
         "--config.schedule=constant",
         "--config.max_skipped=3",
     )
-    assert code == 1, output
+    assert code == 3, output
     assert "step 2: the loss or its gradient is not finite; skipped (1 in" in output
     assert "train.py: no finite gradient for 3 steps up to step 4" in output
     assert "Traceback" not in output
@@ -85,8 +90,56 @@ def test_bfloat16_and_remat_train(run_training, tmp_path):
         "--config.model.dtype=bfloat16",
         "--config.model.remat=True",
         "--config.accumulation=2",
-        "--config.steps=3",
-        "--profile",
+        "--config.steps=4",
     )
     assert code == 0, output
     assert (tmp_path / "weights.safetensors").exists()
+
+
+@pytest.mark.parametrize("steps", [1, 18])
+def test_a_profile_is_written(run_training, tmp_path, steps):
+    code, output = run_training(tmp_path, f"--config.steps={steps}", "--profile")
+    assert code == 0, output
+    written = list((tmp_path / "profile").rglob("*.xplane.pb"))
+    assert len(written) == (steps > 1)
+
+
+def test_a_refused_change_changes_nothing(run_training, tmp_path):
+    length = "--config.steps=2"
+    assert run_training(tmp_path, length)[0] == 0
+    before = (tmp_path / "config.json").read_text()
+    code, output = run_training(
+        tmp_path, length, "--config.model.width=8", "--accept_changes"
+    )
+    assert code == 2, output
+    (line,) = output.strip().splitlines()
+    assert "is of another model or optimizer" in line
+    assert (tmp_path / "config.json").read_text() == before
+    assert run_training(tmp_path, length)[0] == 0
+
+
+def test_data_that_goes_away_is_one_line_and_nothing_lost(
+    start_training, tmp_path, project
+):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for index in range(3):
+        noise = np.random.default_rng(index).integers(0, 256, (16, 16, 3), np.uint8)
+        Image.fromarray(noise).save(photos / f"{index}.png")
+    process = start_training(
+        tmp_path / "run",
+        *(f"--config.source={photos}", "--config.cache_bytes=0"),
+        *("--config.steps=100000", "--config.log_every=1"),
+    )
+    while not (tmp_path / "run" / "metrics.jsonl").exists() or not read_metrics(
+        tmp_path / "run"
+    ):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    shutil.rmtree(photos)
+    output, _ = process.communicate(timeout=100)
+    assert process.returncode == 2, output
+    assert "Traceback" not in output
+    assert "train.py: the data cannot be read any more" in output
+    last = read_metrics(tmp_path / "run")[-1]["step"]
+    assert last in list_steps(tmp_path / "run" / "checkpoints")

@@ -1,0 +1,192 @@
+"""A denoiser for arrays: any shape, type and unit in, the same out."""
+
+from collections.abc import Callable, Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from sevnet_jax.inference import tiling
+from sevnet_jax.inference.weights import Weights, load_weights
+from sevnet_jax.runtime import compiler_options
+
+DEFAULT = "sevnet_s"
+INTEGERS = (np.uint8, np.uint16)
+FLOATS = (np.float16, np.float32, np.float64)
+TILE_PIXELS = 3_200_000  # at once: sevnet_s takes 390 bytes a pixel
+FAST_MARGIN = 32
+SYMMETRIES = 8
+
+Progress = Callable[[Iterable[Any]], Iterable[Any]]
+
+
+def load(name_or_path: str | Path | None = None) -> "Denoiser":
+    """Returns a denoiser with the weights of a name, or of a file.
+
+    Without an argument the ones that come with the package.
+    """
+    bundled = resources.files("sevnet_jax") / "weights"
+    names = sorted(
+        Path(file.name).stem
+        for file in (bundled.iterdir() if bundled.is_dir() else ())
+        if file.name.endswith(".safetensors")
+    )
+    name = str(name_or_path or DEFAULT)
+    if name not in names:
+        if not Path(name).is_file():
+            raise ValueError(
+                f"there are no weights {name!r}; give a file or one of: "
+                f"{', '.join(names) or 'none came with this package'}"
+            )
+        return Denoiser(load_weights(name))
+    with resources.as_file(bundled / f"{name}.safetensors") as path:
+        return Denoiser(load_weights(path))
+
+
+class Denoiser:
+    """Restores images of any size, type and unit, without knowing the noise.
+
+    The network keeps f(kx) = k f(x), so the unit of floats does not matter.
+    """
+
+    def __init__(self, weights: Weights, tile_pixels: int = TILE_PIXELS):
+        self.weights = weights
+        self.tile_pixels = tile_pixels
+        model = weights.model
+        self._restore = jax.jit(
+            lambda params, tile, centre: model.apply(params, tile[None], centre)[0],
+            compiler_options=compiler_options(),
+        )
+        self._params = jax.device_put(weights.params)
+
+    def __call__(
+        self,
+        image: np.ndarray,
+        *,
+        strength: float = 1.0,
+        ensemble: bool = False,
+        fast: bool = False,
+        progress: Progress = iter,
+    ) -> np.ndarray:
+        """Returns the restored image, of the shape and type of `image`.
+
+        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]; C is 1 (grey), 2 (grey,
+        alpha), 3 (colour) or 4 (colour, alpha), and alpha stays as it is. Types are
+        uint8, uint16, float16, float32 and float64. `strength` blends from the
+        input, 0, to the restored image, 1. `ensemble` averages over the eight flips
+        and rotations. `fast` overlaps the tiles of large images less, and blends.
+        """
+        image = np.asarray(image)
+        _check(image, strength)
+        if image.ndim == 2:
+            return self(
+                image[..., None],
+                strength=strength,
+                ensemble=ensemble,
+                fast=fast,
+                progress=progress,
+            )[..., 0]
+        if image.ndim == 4:
+            restored = [
+                self(i, strength=strength, ensemble=ensemble, fast=fast)
+                for i in progress(image)
+            ]
+            return np.stack(restored) if restored else image.copy()
+        result = image.copy()
+        colours = image.shape[-1] - (image.shape[-1] % 2 == 0)
+        result[..., :colours] = self._restore_colours(
+            image[..., :colours], strength, ensemble, fast, progress
+        )
+        return result
+
+    def _restore_colours(self, image, strength, ensemble, fast, progress):
+        """[H, W, 1 or 3] -> the same."""
+        model = self.weights.model
+        height, width = image.shape[:2]
+        # A power of two only moves exponents: the result is exactly the scaled one.
+        _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
+        scale = np.ldexp(1.0, -int(exponent))
+        mean = np.mean(image, dtype=np.float64) * scale
+        centre = np.full((1, 1, 1, 1), mean, np.float32)
+        padded = tiling.pad_to_multiple(image, model.multiple)
+        margin = FAST_MARGIN if fast else model.reach
+        margin = -(-margin // model.multiple) * model.multiple
+        rows, columns = tiling.plan(
+            *padded.shape[:2], margin, model.multiple, self.tile_pixels
+        )
+        blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
+        result = np.zeros(padded.shape, np.float32 if fast else image.dtype)
+        windows = [(r, c) for r in range(len(rows)) for c in range(len(columns))]
+        for r, c in progress(windows):
+            row, column = rows[r], columns[c]
+            seen = np.s_[row.start : row.stop, column.start : column.stop]
+            noisy = (padded[seen].astype(np.float64) * scale).astype(np.float32)
+            restored = self._restore_tile(noisy, centre, ensemble)
+            restored = noisy + np.float32(strength) * (restored - noisy)
+            if fast:
+                weight = blend_rows[r][:, None, None] * blend_columns[c][None, :, None]
+                result[seen] += weight * restored
+                continue
+            kept = np.s_[
+                row.keep_start : row.keep_stop, column.keep_start : column.keep_stop
+            ]
+            inside = np.s_[
+                row.keep_start - row.start : row.keep_stop - row.start,
+                column.keep_start - column.start : column.keep_stop - column.start,
+            ]
+            result[kept] = _to_type(restored[inside], scale, image.dtype)
+        result = result[:height, :width]
+        return _to_type(result, scale, image.dtype) if fast else result
+
+    def _restore_tile(self, noisy, centre, ensemble):
+        channels = noisy.shape[-1]
+        if channels == 1:
+            noisy = np.repeat(noisy, self.weights.model.channels, axis=-1)
+        total = np.zeros_like(noisy)
+        symmetries = range(SYMMETRIES if ensemble else 1)
+        for number in symmetries:
+            turned = _turn(noisy, number)
+            restored = np.asarray(self._restore(self._params, turned, centre))
+            total += _turn_back(restored, number)
+        total /= len(symmetries)
+        return total.mean(-1, keepdims=True) if channels == 1 else total
+
+
+def _check(image: np.ndarray, strength: float) -> None:
+    if image.dtype not in (*INTEGERS, *FLOATS):
+        names = ", ".join(np.dtype(t).name for t in (*INTEGERS, *FLOATS))
+        raise ValueError(f"pixels may be {names}; got {image.dtype}")
+    if image.ndim not in (2, 3, 4) or (image.ndim > 2 and image.shape[-1] > 4):
+        raise ValueError(
+            "an image is [H, W] or [H, W, 1 to 4], a batch [N, H, W, 1 to 4]; got "
+            f"{image.shape}"
+        )
+    if 0 in image.shape[-3 if image.ndim > 2 else 0 :]:
+        raise ValueError(f"an image has at least one pixel; got {image.shape}")
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength must be 0 to 1, got {strength}")
+    if image.dtype in FLOATS:
+        bad = np.count_nonzero(~np.isfinite(image))
+        if bad:
+            raise ValueError(
+                f"{bad} of {image.size} values are NaN or infinite; replace them first"
+            )
+
+
+def _to_type(values: np.ndarray, scale: float, dtype: np.dtype) -> np.ndarray:
+    values = values.astype(np.float64) / scale
+    if dtype in INTEGERS:
+        return np.clip(np.rint(values), 0, np.iinfo(dtype).max).astype(dtype)
+    limits = np.finfo(dtype)
+    return np.clip(values, limits.min, limits.max).astype(dtype)
+
+
+def _turn(image: np.ndarray, number: int) -> np.ndarray:
+    turned = np.rot90(image, number % 4)
+    return turned[:, ::-1] if number >= 4 else turned
+
+
+def _turn_back(image: np.ndarray, number: int) -> np.ndarray:
+    return np.rot90(image[:, ::-1] if number >= 4 else image, -(number % 4))

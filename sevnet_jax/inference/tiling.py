@@ -1,0 +1,106 @@
+"""Large images in windows that overlap by what the network sees around a pixel.
+
+The network is local but for its centre: with the whole image's centre, windows on
+multiples of `multiple` and a margin of the network's reach give what the whole image
+gives. All windows of an image have one shape, so one program is compiled.
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A window along one axis, and the part of it that is kept."""
+
+    start: int
+    stop: int
+    keep_start: int
+    keep_stop: int
+
+
+def cut(length: int, count: int, margin: int, multiple: int) -> list[Span]:
+    """Returns `count` windows of one length along an axis, fewer if they suffice.
+
+    `length` and `margin` are multiples of `multiple`, and so is all that is returned.
+    """
+    side = _round_up(-(-(length + 2 * margin * (count - 1)) // count), multiple)
+    if side >= length or count == 1:
+        return [Span(0, length, 0, length)]
+    starts = [*range(0, length - side, side - 2 * margin), length - side]
+    edges = [0, *(start + margin for start in starts[1:]), length]
+    return [
+        Span(start, start + side, edges[i], edges[i + 1])
+        for i, start in enumerate(starts)
+    ]
+
+
+def plan(
+    height: int, width: int, margin: int, multiple: int, most_pixels: int
+) -> tuple[list[Span], list[Span]]:
+    """Returns the rows and columns of the cheapest windows of at most `most_pixels`.
+
+    If none is that small, the smallest: more cuts than margins fit into the image
+    would make none smaller.
+    """
+    best = None
+    counts = [
+        range(1, max(1, length // max(margin, multiple)) + 1)
+        for length in (height, width)
+    ]
+    for rows, columns in itertools.product(*counts):
+        spans = [
+            cut(length, count, margin, multiple)
+            for length, count in ((height, rows), (width, columns))
+        ]
+        pixels = spans[0][0].stop * spans[1][0].stop
+        cost = (max(0, pixels - most_pixels), pixels * len(spans[0]) * len(spans[1]))
+        if best is None or cost < best[0]:
+            best = cost, spans
+    return best[1][0], best[1][1]
+
+
+def blend(spans: list[Span]) -> list[np.ndarray]:
+    """Returns weights along each window: ramps over the overlaps, 1 in sum."""
+    weights = []
+    for index, span in enumerate(spans):
+        position = np.arange(span.start, span.stop) + 0.5
+        weight = np.ones(span.stop - span.start)
+        if index > 0 and (overlap := spans[index - 1].stop - span.start):
+            weight *= np.minimum(1, (position - span.start) / overlap)
+        if index + 1 < len(spans) and (overlap := span.stop - spans[index + 1].start):
+            weight *= np.minimum(1, (span.stop - position) / overlap)
+        weights.append(weight)
+    total = np.zeros(spans[-1].stop)
+    for span, weight in zip(spans, weights, strict=True):
+        total[span.start : span.stop] += weight
+    return [
+        (weight / total[span.start : span.stop]).astype(np.float32)
+        for span, weight in zip(spans, weights, strict=True)
+    ]
+
+
+def overhead(rows: list[Span], columns: list[Span]) -> float:
+    """Returns the pixels that are computed over the pixels there are."""
+    spans = (rows, columns)
+    computed = [len(axis) * (axis[0].stop - axis[0].start) for axis in spans]
+    return computed[0] * computed[1] / (rows[-1].stop * columns[-1].stop)
+
+
+def pad_to_multiple(image: np.ndarray, multiple: int) -> np.ndarray:
+    """Returns [H, W, C] extended as the network extends it."""
+    for axis in (0, 1):
+        side = image.shape[axis]
+        missing = -side % multiple
+        if missing:
+            widths = [(0, 0)] * image.ndim
+            widths[axis] = (0, missing)
+            mode = "reflect" if missing < side else "edge"
+            image = np.pad(image, widths, mode=mode)
+    return image
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

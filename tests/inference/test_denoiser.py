@@ -1,0 +1,176 @@
+"""Shapes, types and units go in and come out; tiles give what the whole gives."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+import sevnet_jax
+from sevnet_jax.inference.denoiser import Denoiser
+
+SHAPES = [
+    (9, 13),
+    (9, 13, 1),
+    (9, 13, 2),
+    (9, 13, 3),
+    (9, 13, 4),
+    (2, 9, 13, 3),
+    (1, 1),
+]
+TYPES = ["uint8", "uint16", "float16", "float32", "float64"]
+
+
+def draw(rng, shape, dtype="float32"):
+    values = rng.uniform(size=shape)
+    if np.dtype(dtype).kind == "u":
+        values = np.round(values * np.iinfo(dtype).max)
+    return values.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shape_and_type_are_kept(denoiser, rng, shape, dtype):
+    image = draw(rng, shape, dtype)
+    before = image.copy()
+    restored = denoiser(image)
+    assert restored.shape == shape
+    assert restored.dtype == dtype
+    np.testing.assert_array_equal(image, before)
+
+
+def test_it_is_the_network(denoiser, rng):
+    image = draw(rng, (24, 40, 3))
+    weights = denoiser.weights
+    expected = jax.jit(weights.model.apply)(weights.params, image[None])[0]
+    np.testing.assert_allclose(denoiser(image), expected, atol=1e-5)
+    assert np.abs(denoiser(image) - image).max() > 0.01
+
+
+@pytest.mark.parametrize("exponent", [-30, -6, 1, 17, 40])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_powers_of_two_scale_the_result_exactly(denoiser, rng, exponent, dtype):
+    image = draw(rng, (16, 24, 3), dtype)
+    scale = np.asarray(2.0**exponent, dtype)
+    np.testing.assert_array_equal(denoiser(image * scale), denoiser(image) * scale)
+
+
+@pytest.mark.parametrize("unit", [1e5, 1e-6, 3.7e-12])
+def test_any_unit_gives_the_scaled_result(denoiser, rng, unit):
+    """Photon counts or volts: to the rounding of float32."""
+    image = draw(rng, (16, 24, 3), "float64")
+    restored = denoiser(image * unit) / unit
+    np.testing.assert_allclose(restored, denoiser(image), atol=2e-5)
+
+
+def test_an_offset_goes_through(denoiser, rng):
+    image = draw(rng, (16, 24, 3))
+    np.testing.assert_allclose(denoiser(image + 1), denoiser(image) + 1, atol=2e-5)
+
+
+def test_integers_are_the_rounded_floats(denoiser, rng):
+    image = draw(rng, (16, 24, 3), "uint16")
+    expected = np.clip(np.rint(denoiser(image.astype("float64"))), 0, 65535)
+    assert np.abs(denoiser(image) - expected).max() <= 1
+    assert (denoiser(image) != image).any()
+
+
+def test_alpha_is_untouched(denoiser, rng):
+    image = draw(rng, (9, 13, 4), "uint8")
+    restored = denoiser(image)
+    np.testing.assert_array_equal(restored[..., 3], image[..., 3])
+    np.testing.assert_array_equal(restored[..., :3], denoiser(image[..., :3]))
+
+
+def test_grey_is_the_mean_of_three_equal_channels(denoiser, rng):
+    image = draw(rng, (9, 13))
+    colour = denoiser(np.repeat(image[..., None], 3, -1))
+    np.testing.assert_allclose(denoiser(image), colour.mean(-1), atol=1e-6)
+
+
+def test_a_batch_is_its_images(denoiser, rng):
+    batch = draw(rng, (3, 9, 13, 3))
+    batch[1] *= 100
+    np.testing.assert_array_equal(denoiser(batch), [denoiser(image) for image in batch])
+
+
+def test_strength_blends(denoiser, rng):
+    image = draw(rng, (16, 24, 3))
+    np.testing.assert_array_equal(denoiser(image, strength=0), image)
+    full = denoiser(image) - image
+    moves = [np.abs(denoiser(image, strength=s) - image) for s in (0.2, 0.5, 0.9, 1)]
+    for less, more in itertools.pairwise(moves):
+        assert (less <= more + 1e-6).all()
+    np.testing.assert_allclose(moves[1], np.abs(full) / 2, atol=1e-6)
+
+
+def test_the_ensemble_turns_with_the_image(denoiser, rng):
+    image = draw(rng, (16, 16, 3))
+    turned = np.rot90(image)[:, ::-1]
+    expected = np.rot90(denoiser(image, ensemble=True))[:, ::-1]
+    np.testing.assert_allclose(denoiser(turned, ensemble=True), expected, atol=1e-5)
+    plain = np.rot90(denoiser(image))[:, ::-1]
+    assert np.abs(denoiser(turned) - plain).max() > 1e-3  # alone it does not
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+@pytest.mark.parametrize("shape", [(150, 203, 3), (161, 64, 3), (7, 1500, 1)])
+def test_tiles_give_what_the_whole_gives(denoiser, rng, shape, ensemble):
+    image = draw(rng, shape)
+    image[: shape[0] // 2] *= 0.1  # so that tiles have other means than the image
+    tiled = Denoiser(denoiser.weights, tile_pixels=96 * 96)
+    seen = []
+    restored = tiled(image, ensemble=ensemble, progress=lambda i: seen.extend(i) or i)
+    assert len(seen) > 1
+    whole = denoiser(image, ensemble=ensemble)
+    assert np.abs(restored - whole).max() <= 1e-5
+
+
+def test_tiles_with_their_own_mean_would_not(denoiser, rng):
+    """The control of the test above: the centre matters."""
+    image = draw(rng, (96, 96, 3))
+    image[:48] *= 0.1
+    assert np.abs(denoiser(image)[48:] - denoiser(image[48:])).max() > 1e-3
+
+
+def test_fast_tiles_are_close(denoiser, rng, monkeypatch):
+    monkeypatch.setattr(sevnet_jax.inference.denoiser, "FAST_MARGIN", 8)
+    image = draw(rng, (150, 203, 3))
+    tiled = Denoiser(denoiser.weights, tile_pixels=64 * 64)
+    error = np.abs(tiled(image, fast=True) - denoiser(image))
+    assert error.max() > 1e-5
+    assert np.sqrt(np.mean(error**2)) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (np.zeros((4, 4, 3), np.int32), "got int32"),
+        (np.zeros((4, 4, 3), bool), "got bool"),
+        (np.zeros(5, np.float32), "got \\(5,\\)"),
+        (np.zeros((4, 4, 7), np.float32), "got \\(4, 4, 7\\)"),
+        (np.zeros((0, 4, 3), np.float32), "at least one pixel"),
+        (np.full((4, 4, 3), np.nan, np.float32), "48 of 48 values are NaN"),
+        (np.array([[1, np.inf]]), "1 of 2 values"),
+    ],
+)
+def test_what_is_no_image_is_refused(denoiser, image, message):
+    with pytest.raises(ValueError, match=message):
+        denoiser(image)
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.1, np.nan])
+def test_strength_is_checked(denoiser, strength):
+    with pytest.raises(ValueError, match="strength must be 0 to 1"):
+        denoiser(np.zeros((4, 4, 3)), strength=strength)
+
+
+def test_unknown_weights_are_named():
+    with pytest.raises(ValueError, match="there are no weights 'sevnet_xl'"):
+        sevnet_jax.load("sevnet_xl")
+
+
+def test_a_path_is_loaded(weights_file, rng):
+    image = draw(rng, (8, 8, 3))
+    assert sevnet_jax.load(weights_file)(image).shape == (8, 8, 3)
+    assert sevnet_jax.load(str(weights_file))(image).shape == (8, 8, 3)

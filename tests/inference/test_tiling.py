@@ -1,0 +1,72 @@
+"""The windows cover the image, with margins, on multiples."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sevnet_jax.inference import tiling
+from sevnet_jax.models import ops
+
+
+@given(
+    length=st.integers(1, 300),
+    count=st.integers(1, 12),
+    margin=st.integers(0, 20),
+    multiple=st.sampled_from([1, 2, 8]),
+)
+def test_windows_cover_an_axis_with_margins(length, count, margin, multiple):
+    length, margin = length * multiple, margin * multiple
+    spans = tiling.cut(length, count, margin, multiple)
+    assert len(spans) <= max(count, 1)
+    assert {span.stop - span.start for span in spans} == {spans[0].stop}
+    kept = [p for s in spans for p in range(s.keep_start, s.keep_stop)]
+    assert kept == list(range(length))
+    for span in spans:
+        assert (
+            0 <= span.start <= span.keep_start < span.keep_stop <= span.stop <= length
+        )
+        assert span.start == 0 or span.keep_start - span.start >= margin
+        assert span.stop == length or span.stop - span.keep_stop >= margin
+        for value in (span.start, span.stop, span.keep_start, span.keep_stop):
+            assert value % multiple == 0
+
+
+@given(length=st.integers(1, 300), count=st.integers(1, 12), margin=st.integers(0, 20))
+def test_blended_windows_sum_to_one(length, count, margin):
+    spans = tiling.cut(length, count, margin, 1)
+    total = np.zeros(length)
+    for span, weights in zip(spans, tiling.blend(spans), strict=True):
+        assert (weights >= 0).all()
+        total[span.start : span.stop] += weights
+    np.testing.assert_allclose(total, 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(4000, 6000), (1000, 1000), (8, 80000), (3000, 64)])
+def test_plans_keep_the_budget(size):
+    rows, columns = tiling.plan(*size, margin=104, multiple=8, most_pixels=3_200_000)
+    assert rows[0].stop * columns[0].stop <= 3_200_000
+
+
+def test_small_images_are_not_cut():
+    rows, columns = tiling.plan(512, 768, 104, 8, 3_200_000)
+    assert len(rows) == len(columns) == 1
+
+
+def test_24_megapixels_cost_a_fifth_more():
+    rows, columns = tiling.plan(4000, 6000, 104, 8, 3_200_000)
+    assert tiling.overhead(rows, columns) < 1.2
+    pixels = sum(
+        (r.stop - r.start) * (c.stop - c.start)
+        for r, c in itertools.product(rows, columns)
+    )
+    assert tiling.overhead(rows, columns) == pytest.approx(pixels / 24e6)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (5, 9, 3), (8, 16, 1), (17, 3, 3)])
+def test_padding_is_the_networks(rng, shape):
+    image = rng.uniform(size=shape).astype(np.float32)
+    expected = ops.pad_to_multiple(image[None], 8)[0]
+    np.testing.assert_array_equal(tiling.pad_to_multiple(image, 8), expected)
