@@ -11,8 +11,7 @@ help:  ## list these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.core  ## set up, then show the main result
-	$(RUN) eval.py complexity
-	$(RUN) eval.py equivariance --config configs/sevnet_s.py --out runs/equivariance.png
+	$(RUN) eval.py demo --out runs/demo.png
 
 test: $(VENV)/.dev lint  ## set up, then lint and run the tests
 	$(RUN) -m pytest -n 2 -m "not slow"

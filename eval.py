@@ -8,10 +8,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tqdm import tqdm
+
 import sevnet_jax
 from sevnet_jax.config import build_model, load_config
-from sevnet_jax.data import images
-from sevnet_jax.evaluation import complexity, law_report, noise_sheet, report
+from sevnet_jax.data import images, noise
+from sevnet_jax.evaluation import (
+    complexity,
+    demo,
+    law_report,
+    noise_sheet,
+    protocol,
+    report,
+)
 from sevnet_jax.runtime import use_compilation_cache
 
 
@@ -66,6 +75,46 @@ def run_noise(args: argparse.Namespace) -> int:
     return 0
 
 
+def run_table(args: argparse.Namespace) -> int:
+    denoise = sevnet_jax.load(args.weights)
+    scores = []
+    for folder in args.data:
+        scores += protocol.score_set(
+            denoise, folder, args.noise, args.seed, args.limit, tqdm
+        )
+    summary = protocol.summarize(scores)
+    if args.json:
+        provenance = {
+            "protocol": "rgb8, whole images",
+            "seed": args.seed,
+            "weights": args.weights or "bundled",
+            "weights_sha256": denoise.weights.sha256,
+        }
+        rows = [dataclasses.asdict(score) for score in scores]
+        print(json.dumps({**provenance, "scores": rows}, indent=2))
+        return 0
+    header = ["set", "noise", "images", "noisy dB", "dB", "noisy SSIM", "SSIM"]
+    rows = [
+        [
+            *(data, name, str(means["images"])),
+            *(f"{means[key]:.2f}" for key in ("noisy_psnr", "psnr")),
+            *(f"{means[key]:.4f}" for key in ("noisy_ssim", "ssim")),
+        ]
+        for (data, name), means in summary.items()
+    ]
+    print("Protocol rgb8, whole images:")
+    print(report.format_table(header, rows))
+    return 0
+
+
+def run_demo(args: argparse.Namespace) -> int:
+    report.check_figure_path(args.out)
+    print("Protocol rgb8:")
+    print(demo.run(sevnet_jax.load(args.weights), Path(args.samples), Path(args.out)))
+    print(f"picture: {args.out}")
+    return 0
+
+
 def whole_number(least: int) -> Callable[[str], int]:
     """The type of an argument from `least` to 2^31 - 1."""
 
@@ -113,6 +162,32 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     command.add_argument("--dtype", choices=("float32", "bfloat16"))
     command.add_argument("--out", default="runs/equivariance.png", help="the figure")
     command.add_argument("--json", action="store_true", help="print JSON instead")
+
+    command = commands.add_parser(
+        "demo", help="restores the bundled samples and writes a picture of them"
+    )
+    command.set_defaults(run=run_demo)
+    command.add_argument("--samples", default="samples", help="their folder (samples)")
+    command.add_argument("--weights", help="a file; without: the bundled ones")
+    command.add_argument("--out", default="runs/demo.png", help="the picture")
+
+    command = commands.add_parser(
+        "table", help="mean PSNR and SSIM of weights on folders of clean images"
+    )
+    command.set_defaults(run=run_table)
+    command.add_argument(
+        "--data", nargs="+", required=True, metavar="FOLDER", help="clean images"
+    )
+    command.add_argument(
+        "--noise",
+        nargs="+",
+        default=list(noise.PAPER_COLUMNS),
+        help="names of noises (all columns of the paper's tables)",
+    )
+    command.add_argument("--weights", help="a file; without: the bundled ones")
+    command.add_argument("--seed", type=whole_number(0), default=0)
+    command.add_argument("--limit", type=whole_number(1), help="images of each folder")
+    command.add_argument("--json", action="store_true", help="a score for each image")
 
     command = commands.add_parser(
         "noise", help="one sheet with every noise law at every level, with its PSNR"

@@ -28,6 +28,10 @@ ORIENTATION, ICC = 274, 34675
 METRES_PER_INCH = 0.0254
 
 
+class Refused(ValueError):
+    """A file that is not read or written, and why."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Picture:
     """Pixels as the file has them, and what else the file says.
@@ -44,25 +48,27 @@ class Picture:
 
 
 def read(path: Path, most_pixels: int) -> Picture:
-    """Returns the picture in a file; a ValueError says why there is none."""
+    """Returns the picture in a file; `Refused` says why there is none."""
     with path.open("rb") as file:
         head = file.read(32)
     if not head:
-        raise ValueError("the file is empty")
+        raise Refused("the file is empty")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if head[:4] in TIFF:
                 return _read_tiff(path, most_pixels)
             return _read_other(path, head, most_pixels)
-    except (ValueError, MemoryError) as error:
-        raise ValueError(str(error) or "not enough memory") from error
+    except Refused:
+        raise
+    except MemoryError:
+        raise Refused("it does not fit into memory") from None
     except OSError as error:
         if error.errno:
             raise
-        raise ValueError(f"not an image, or a damaged one: {error}") from error
+        raise Refused(f"a damaged image: {error}") from error
     except Exception as error:  # decoders raise errors of many kinds
-        raise ValueError(f"a damaged image: {error}") from error
+        raise Refused(f"a damaged image: {error}") from error
 
 
 def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
@@ -79,23 +85,23 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
 
 
 def check_target(path: Path, dtype: np.dtype, pages: bool = False) -> None:
-    """Raises ValueError if a file of that ending would lose something of the pixels."""
+    """Raises `Refused` if a file of that ending would lose something of the pixels."""
     ending = path.suffix.lower()
     known = Image.registered_extensions()
     if ending not in TIFF_ENDINGS and known.get(ending) not in Image.SAVE:
-        raise ValueError(f"cannot write files that end in {ending or 'nothing'!r}")
+        raise Refused(f"cannot write files that end in {ending or 'nothing'!r}")
     if ending in TIFF_ENDINGS:
         return
     if pages:
-        raise ValueError(f"several pages fit into a TIFF, not into {ending!r}")
+        raise Refused(f"several pages fit into a TIFF, not into {ending!r}")
     if dtype != np.uint8 and not (dtype == np.uint16 and ending == ".png"):
         fitting = ".png or .tif" if dtype == np.uint16 else ".tif"
-        raise ValueError(f"{ending!r} cannot hold {dtype} pixels; take {fitting}")
+        raise Refused(f"{ending!r} cannot hold {dtype} pixels; take {fitting}")
 
 
 def check_size(width: int, height: int, most_pixels: int) -> None:
     if width * height > most_pixels:
-        raise ValueError(
+        raise Refused(
             f"{width}x{height} is more than {most_pixels} pixels; if it is to be "
             "believed, raise --max-pixels"
         )
@@ -106,11 +112,11 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
     try:
         image = Image.open(path)
     except Image.UnidentifiedImageError:
-        raise ValueError("not an image that can be read") from None
+        raise Refused("not an image that can be read") from None
     with image:
         check_size(*image.size, most_pixels)
         if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":
-            raise ValueError("it is animated; only still images can be restored")
+            raise Refused("it is animated; only still images can be restored")
         info = {
             "icc": image.info.get("icc_profile"),
             "exif": image.info.get("exif") or image.getexif().tobytes() or None,
@@ -123,7 +129,7 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
             colours = "RGBA" if "transparency" in image.info else "RGB"
             image, note = image.convert(colours), f"a palette, saved as {colours}"
         if image.mode not in MODES:
-            raise ValueError(
+            raise Refused(
                 f"its pixels are {image.mode!r}; grey and RGB can be restored, with "
                 "or without alpha: convert it first"
             )
@@ -136,13 +142,13 @@ def _read_tiff(path: Path, most_pixels: int) -> Picture:
         check_size(page.imagewidth, page.imagelength, most_pixels)
         kind = page.photometric.name
         if kind not in ("MINISBLACK", "MINISWHITE", "RGB", "YCBCR"):
-            raise ValueError(f"a TIFF of kind {kind}; convert it to grey or RGB first")
+            raise Refused(f"a TIFF of kind {kind}; convert it to grey or RGB first")
         pixels = series.asarray()
         axes = series.axes
         if axes.startswith("S"):
             pixels, axes = np.moveaxis(pixels, 0, -1), axes[1:] + "S"
         if not axes.endswith(("YX", "YXS")):
-            raise ValueError(f"a TIFF with the axes {axes}; only stacks of images work")
+            raise Refused(f"a TIFF with the axes {axes}; only stacks of images work")
         plain = pixels if axes.endswith("S") else pixels[..., None]
         pages = plain.reshape(-1, *plain.shape[-3:])
         single = len(pages) == 1 and pixels.ndim <= 3
@@ -205,7 +211,7 @@ def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
     if kind == "JPEG":
         options["subsampling"] = 0
         if image.mode in ("LA", "RGBA"):
-            raise ValueError("JPEG has no alpha; take .png or .tif")
+            raise Refused("JPEG has no alpha; take .png or .tif")
     for name, value in (
         ("icc_profile", source.icc),
         ("exif", source.exif),

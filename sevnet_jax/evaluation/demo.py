@@ -1,0 +1,79 @@
+"""The bundled samples, restored: scores in a table, and one picture."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from sevnet_jax.evaluation import metrics
+from sevnet_jax.evaluation.report import format_table, save_figure
+
+NOISY = "_noisy_"  # NAME_noisy_LAW.png beside NAME_clean.png
+GAP, CAPTION, DPI = 8, 26, 100
+INK = "#222222"
+
+
+def find_samples(folder: Path) -> list[tuple[str, str, Path, Path]]:
+    """Returns name, noise, noisy and clean file of each sample."""
+    found = []
+    for noisy in sorted(folder.glob(f"*{NOISY}*.png")):
+        name, law = noisy.stem.split(NOISY)
+        clean = folder / f"{name}_clean.png"
+        if not clean.is_file():
+            raise ValueError(f"{noisy} has no {clean.name} beside it")
+        found.append((name, law.replace("-", ":"), noisy, clean))
+    if not found:
+        raise ValueError(f"no samples in {str(folder)!r}")
+    return found
+
+
+def run(denoise: Callable[[np.ndarray], np.ndarray], folder: Path, out: Path) -> str:
+    """Writes the picture, returns the table."""
+    rows, pictures = [], []
+    for name, law, noisy_file, clean_file in find_samples(folder):
+        noisy, clean = (np.asarray(Image.open(p)) for p in (noisy_file, clean_file))
+        restored = denoise(noisy)
+        before, after = (metrics.psnr(image, clean) for image in (noisy, restored))
+        ssims = (metrics.ssim(image, clean) for image in (noisy, restored))
+        rows.append(
+            [name, law, f"{before:.2f}", f"{after:.2f}", *(f"{s:.3f}" for s in ssims)]
+        )
+        pictures.append((law, before, after, noisy, restored, clean))
+    draw(pictures, out)
+    header = [
+        "sample",
+        "noise",
+        "noisy dB",
+        "restored dB",
+        "noisy SSIM",
+        "restored SSIM",
+    ]
+    return format_table(header, rows)
+
+
+def draw(pictures: list[tuple], out: Path) -> None:
+    """Writes a column for each sample: noisy above, restored below."""
+    height, width = pictures[0][3].shape[:2]
+    total_width = len(pictures) * (width + GAP) + GAP
+    total_height = 2 * (height + CAPTION) + GAP
+    figure = Figure(figsize=(total_width / DPI, total_height / DPI), dpi=DPI)
+    for column, (law, before, after, noisy, restored, _) in enumerate(pictures):
+        left = GAP + column * (width + GAP)
+        panels = [
+            (noisy, f"{law}, {before:.1f} dB"),
+            (restored, f"restored, {after:.1f} dB"),
+        ]
+        for row, (image, caption) in enumerate(panels):
+            bottom = total_height - (row + 1) * (height + CAPTION)
+            # One pixel of the sample a pixel of the picture: noise must not be resized.
+            figure.figimage(image, left, bottom, origin="upper")
+            figure.text(
+                left / total_width,
+                (bottom + height + 5) / total_height,
+                caption,
+                fontsize=11,
+                color=INK,
+            )
+    save_figure(figure, out, dpi=DPI)

@@ -1,0 +1,56 @@
+"""The bundled samples are what they say, and the demo shows them."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import eval as command
+from sevnet_jax.data import images, noise
+from sevnet_jax.evaluation import demo, metrics
+
+
+@pytest.fixture(scope="module")
+def samples(project):
+    return demo.find_samples(project / "samples")
+
+
+def test_there_are_four_noises(samples):
+    assert [law for _, law, _, _ in samples] == [
+        "gaussian:20",
+        "variant2",
+        "isp",
+        "speckle:90",
+    ]
+
+
+def test_noisy_samples_are_made_of_the_clean_ones(samples):
+    for _, law, noisy, clean in samples:
+        image = images.to_float(images.read(clean))
+        expected = metrics.to_rgb8(noise.sample_for_test(law, image, seed=0))
+        found = images.read(noisy).astype(int)
+        # JPEG and libm may round another way on another machine.
+        assert np.abs(found - expected).mean() < 0.01, law
+
+
+def test_the_demo_writes_table_and_picture(project, tmp_path):
+    table = demo.run(lambda image: image, project / "samples", tmp_path / "demo.png")
+    assert len(table.splitlines()) == 6
+    assert "speckle:90" in table
+    with Image.open(tmp_path / "demo.png") as picture:
+        assert picture.size == (4 * 264 + 8, 2 * 282 + 8)
+
+
+def test_the_bundled_weights_gain_on_every_sample_of_their_kind(project, tmp_path):
+    """Several dB on each noise but the camera's, which is correlated."""
+    import sevnet_jax
+
+    denoise = sevnet_jax.load()
+    for _, law, noisy_file, clean_file in demo.find_samples(project / "samples"):
+        noisy, clean = images.read(noisy_file), images.read(clean_file)
+        gain = metrics.psnr(denoise(noisy), clean) - metrics.psnr(noisy, clean)
+        assert gain > (0 if law == "isp" else 8), law
+
+
+def test_missing_samples_are_one_line(tmp_path, capsys):
+    assert command.main(["demo", "--samples", str(tmp_path)]) == 2
+    assert "no samples in" in capsys.readouterr().err

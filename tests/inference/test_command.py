@@ -1,0 +1,127 @@
+"""denoise.py: files, folders, globs; what fails is named and the rest goes on."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sevnet_jax.inference import command, images
+
+
+@pytest.fixture
+def photo(rng, tmp_path):
+    path = tmp_path / "photo.png"
+    Image.fromarray(rng.integers(0, 256, (9, 13, 3), np.uint8)).save(path)
+    return path
+
+
+@pytest.fixture
+def run(weights_file, capsys):
+    def run(*args):
+        code = command.main([*map(str, args), "--weights", str(weights_file)])
+        return code, capsys.readouterr().err
+
+    return run
+
+
+def test_the_result_stands_beside_the_input(run, photo, denoiser):
+    before = photo.read_bytes()
+    code, text = run(photo)
+    assert code == 0
+    assert "photo_denoised.png" in text
+    assert "cpu" in text
+    assert photo.read_bytes() == before
+    expected = denoiser(np.asarray(Image.open(photo)))
+    found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_out_is_a_file_or_a_folder(run, photo, tmp_path):
+    assert run(photo, "-o", tmp_path / "b.tif")[0] == 0
+    assert images.read(tmp_path / "b.tif", 10**6).pixels.shape == (9, 13, 3)
+    assert run(photo, "-o", tmp_path / "new" / "folder")[0] == 0
+    assert (tmp_path / "new" / "folder" / "photo.png").exists()
+
+
+def test_folders_are_mirrored(run, photo, tmp_path):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name in ("a.png", "deep/b.png", "c_denoised.png"):
+        (tmp_path / "in" / name).write_bytes(photo.read_bytes())
+    (tmp_path / "in" / "notes.txt").write_text("")
+    assert run(tmp_path / "in", "-o", tmp_path / "out")[0] == 0
+    assert [p.name for p in (tmp_path / "out").rglob("*.*")] == ["a.png"]
+    assert run(tmp_path / "in", "-o", tmp_path / "all", "--recursive")[0] == 0
+    found = {
+        str(p.relative_to(tmp_path / "all")) for p in (tmp_path / "all").rglob("*.*")
+    }
+    assert found == {"a.png", "deep/b.png"}
+
+
+def test_globs_and_skipping(run, photo, tmp_path):
+    (tmp_path / "photo2.png").write_bytes(photo.read_bytes())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "photo.png").write_text("mine")
+    pattern, out = tmp_path / "photo*.png", tmp_path / "out"
+    assert run(pattern, "-o", out, "--skip-existing")[0] == 0
+    assert (out / "photo.png").read_text() == "mine"
+    assert (out / "photo2.png").exists()
+
+
+def test_one_bad_file_does_not_stop_the_rest(run, photo, tmp_path):
+    (tmp_path / "bad.png").write_text("hello")
+    code, text = run(tmp_path / "bad.png", photo, "-o", tmp_path / "out")
+    assert code == 1
+    assert "bad.png: not an image" in text
+    assert "1 of 2 files failed" in text
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["photo.png"]
+
+
+def test_strength_zero_is_the_input(run, photo, tmp_path):
+    assert run(photo, "-o", tmp_path / "b.png", "--strength", 0)[0] == 0
+    np.testing.assert_array_equal(
+        np.asarray(Image.open(tmp_path / "b.png")), np.asarray(Image.open(photo))
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["none.png"], "there is no file 'none.png'"),
+        (["{photo}", "-o", "{photo}"], "would be overwritten"),
+        (["{photo}", "{photo}", "-o", "out"], "would both become"),
+    ],
+)
+def test_bad_use_is_one_line(run, photo, args, message):
+    code, text = run(*(arg.format(photo=photo) for arg in args))
+    assert code == 2
+    assert message in text
+    assert len(text.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["no_such_weights", "{photo}"])
+def test_bad_weights_are_one_line(photo, capsys, name):
+    code = command.main([str(photo), "--weights", name.format(photo=photo)])
+    text = capsys.readouterr().err
+    assert code == 2
+    assert len(text.strip().splitlines()) == 1
+
+
+def test_nothing_is_left_when_the_target_cannot_be_written(run, photo, tmp_path):
+    code, text = run(photo, "-o", tmp_path / "b.xyz")
+    assert code == 1
+    assert "cannot write files that end in '.xyz'" in text
+    assert [p.name for p in tmp_path.iterdir()] == ["photo.png"]
+
+
+def test_neither_import_nor_denoising_loads_tensorflow(project):
+    code = (
+        "import sys, sevnet_jax, sevnet_jax.inference.command\n"
+        "heavy = {'tensorflow', 'optax', 'orbax', 'matplotlib.pyplot'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,213 @@
+"""What a file holds comes back from a file: bits, channels, metadata."""
+
+import struct
+import zlib
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from sevnet_jax.inference import images
+
+MANY = 10**9
+ICC = b"not a real profile, but kept byte for byte"
+
+
+def draw(rng, shape, dtype):
+    if np.dtype(dtype).kind == "f":
+        return rng.normal(size=shape).astype(dtype)
+    return rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+
+
+LOSSLESS = [
+    *((".png", dtype, c) for dtype in ("uint8", "uint16") for c in (0, 2, 3, 4)),
+    *(
+        (".tif", dtype, c)
+        for dtype in ("uint8", "uint16", "float16", "float32", "float64")
+        for c in (0, 2, 3, 4)
+    ),
+    (".bmp", "uint8", 0),
+    (".bmp", "uint8", 3),
+    (".ppm", "uint8", 3),
+]
+
+
+@pytest.mark.parametrize(("ending", "dtype", "channels"), LOSSLESS)
+def test_pixels_survive(rng, tmp_path, ending, dtype, channels):
+    pixels = draw(rng, (5, 7, channels) if channels else (5, 7), dtype)
+    path = tmp_path / f"a{ending}"
+    images.write(path, pixels, images.Picture(pixels))
+    found = images.read(path, MANY).pixels
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, pixels)
+
+
+@pytest.mark.parametrize("ending", [".jpg", ".webp"])
+def test_lossy_files_stay_close(rng, tmp_path, ending):
+    coarse = rng.integers(0, 256, (4, 4, 3), np.uint8)
+    pixels = np.asarray(Image.fromarray(coarse).resize((32, 32), Image.BICUBIC))
+    images.write(tmp_path / f"a{ending}", pixels, images.Picture(pixels))
+    found = images.read(tmp_path / f"a{ending}", MANY).pixels
+    assert np.abs(found.astype(int) - pixels).mean() < 3
+
+
+def make_exif():
+    exif = Image.Exif()
+    exif[274] = 6  # turned
+    exif[271] = "Maker"
+    return exif.tobytes()
+
+
+@pytest.mark.parametrize("ending", [".png", ".jpg", ".webp"])
+def test_metadata_survive_in_8_bit(rng, tmp_path, ending):
+    source, target = tmp_path / f"a{ending}", tmp_path / f"b{ending}"
+    pixels = draw(rng, (8, 8, 3), "uint8")
+    options = {"icc_profile": ICC, "exif": make_exif()}
+    if ending != ".webp":
+        options["dpi"] = (300, 200)
+    Image.fromarray(pixels).save(source, **options)
+    picture = images.read(source, MANY)
+    images.write(target, picture.pixels, picture)
+    with Image.open(target) as image:
+        assert image.info["icc_profile"] == ICC
+        assert image.getexif()[271] == "Maker"
+        assert image.getexif()[274] == 6
+        if ending != ".webp":
+            np.testing.assert_allclose(image.info["dpi"], (300, 200), rtol=1e-3)
+
+
+def test_metadata_survive_in_16_bit_png(rng, tmp_path):
+    pixels = draw(rng, (8, 8, 3), "uint16")
+    first = images.Picture(pixels, icc=ICC, exif=make_exif(), dpi=(300, 200))
+    images.write(tmp_path / "a.png", pixels, first)
+    picture = images.read(tmp_path / "a.png", MANY)
+    images.write(tmp_path / "b.png", picture.pixels, picture)
+    for name in ("a.png", "b.png"):
+        with Image.open(tmp_path / name) as image:
+            image.load()
+            assert image.info["icc_profile"] == ICC
+            assert image.getexif()[271] == "Maker"
+            np.testing.assert_allclose(image.info["dpi"], (300, 200), rtol=1e-3)
+    np.testing.assert_array_equal(picture.pixels, pixels)
+
+
+def test_metadata_survive_in_tiff(rng, tmp_path):
+    pixels = draw(rng, (8, 8, 3), "uint16")
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        pixels,
+        photometric="rgb",
+        compression="zlib",
+        resolution=(300, 200),
+        resolutionunit="inch",
+        description="a scan",
+        extratags=[(274, 3, 1, 6, True), (34675, 7, len(ICC), ICC, True)],
+    )
+    picture = images.read(tmp_path / "a.tif", MANY)
+    images.write(tmp_path / "b.tif", picture.pixels, picture)
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        tags = file.pages[0].tags
+        assert tags[274].value == 6
+        assert tags[34675].value == ICC
+        assert tags[270].value == "a scan"
+        assert file.pages[0].compression.name == "ADOBE_DEFLATE"
+        x, y = tags["XResolution"].value, tags["YResolution"].value
+        assert (x[0] / x[1], y[0] / y[1]) == (300, 200)
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 7), (2, 3, 6, 7), (3, 6, 7, 3)])
+def test_stacks_keep_their_shape(rng, tmp_path, shape):
+    stack = draw(rng, shape, "uint16")
+    kind = "rgb" if shape[-1] == 3 else "minisblack"
+    tifffile.imwrite(tmp_path / "a.tif", stack, photometric=kind)
+    picture = images.read(tmp_path / "a.tif", MANY)
+    assert picture.pixels.ndim == 4
+    images.write(tmp_path / "b.tif", picture.pixels, picture)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "b.tif"), stack)
+
+
+def test_a_palette_becomes_colour(rng, tmp_path):
+    image = Image.fromarray(draw(rng, (8, 8, 3), "uint8"))
+    image.quantize(8).save(tmp_path / "a.png")
+    picture = images.read(tmp_path / "a.png", MANY)
+    assert picture.pixels.shape == (8, 8, 3)
+    assert "palette" in picture.note
+
+
+@pytest.mark.parametrize(
+    ("name", "pixels", "message"),
+    [
+        ("a.jpg", np.zeros((4, 4, 3), np.uint16), "cannot hold uint16"),
+        ("a.png", np.zeros((4, 4, 3), np.float32), "cannot hold float32"),
+        ("a.webp", np.zeros((4, 4), np.uint16), "cannot hold uint16"),
+        ("a.png", np.zeros((2, 4, 4, 3), np.uint8), "several pages"),
+        ("a.xyz", np.zeros((4, 4, 3), np.uint8), "cannot write"),
+        ("a", np.zeros((4, 4, 3), np.uint8), "cannot write"),
+        ("a.jpg", np.zeros((4, 4, 4), np.uint8), "JPEG has no alpha"),
+    ],
+)
+def test_nothing_is_silently_reduced(tmp_path, name, pixels, message):
+    with pytest.raises(ValueError, match=message):
+        images.write(tmp_path / name, pixels, images.Picture(pixels))
+    assert not any(tmp_path.iterdir())
+
+
+def save_cmyk(path):
+    Image.new("CMYK", (4, 4)).save(path)
+
+
+def save_animation(path):
+    frames = [Image.new("RGB", (4, 4), c) for c in ("red", "blue")]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+
+
+def save_truncated(path):
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    Image.fromarray(pixels).save(path)
+    path.write_bytes(path.read_bytes()[:500])
+
+
+def save_truncated_16_bit(path):
+    pixels = np.random.default_rng(0).integers(0, 65535, (64, 64, 3), np.uint16)
+    path.write_bytes(imagecodecs.png_encode(pixels)[:500])
+
+
+def save_truncated_tiff(path):
+    tifffile.imwrite(path, np.zeros((64, 64, 3), np.uint16), photometric="rgb")
+    path.write_bytes(path.read_bytes()[:500])
+
+
+def save_bomb(path):
+    """A PNG of 60000 x 60000 pixels in a few bytes."""
+
+    def chunk(name, data):
+        check = struct.pack(">I", zlib.crc32(name + data))
+        return struct.pack(">I", len(data)) + name + data + check
+
+    header = struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)
+    path.write_bytes(
+        images.PNG + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "save", "message"),
+    [
+        ("a.png", lambda p: p.write_bytes(b""), "the file is empty"),
+        ("a.png", lambda p: p.write_text("hello"), "not an image"),
+        ("a.tif", lambda p: p.write_bytes(b"II*\0junk"), "damaged"),
+        ("a.jpg", save_cmyk, "'CMYK'"),
+        ("a.gif", save_animation, "animated"),
+        ("a.png", save_truncated, "damaged"),
+        ("a.png", save_truncated_16_bit, "damaged"),
+        ("a.tif", save_truncated_tiff, "damaged"),
+        ("a.png", save_bomb, "60000x60000 is more than 1000000000 pixels"),
+        ("a.png", lambda p: Image.new("1", (4, 4)).save(p), "its pixels are '1'"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path, name, save, message):
+    save(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        images.read(tmp_path / name, MANY)
