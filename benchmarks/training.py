@@ -26,6 +26,8 @@ from sevnet_jax.training.recipe import SMALL, Recipe, from_mapping, make_config
 from sevnet_jax.training.state import create_state
 from sevnet_jax.training.step import make_step
 
+STEP = {**SMALL, "batch_size": 8, "patch_size": 64}
+
 
 def compile_step(recipe: Recipe):
     """The compiled step."""
@@ -81,7 +83,7 @@ def draw_photos(folder: Path) -> None:
 
 
 def measure_loop(rounds: int) -> dict:
-    recipe = from_mapping(make_config("sevnet_s", **SMALL))
+    recipe = from_mapping(make_config("sevnet_s", **STEP))
     recipe = dataclasses.replace(
         recipe,
         steps=10 * (rounds + 1),
@@ -118,7 +120,7 @@ def measure_memory(preset: str) -> dict[str, dict[str, int]]:
 
 def measure_share() -> dict:
     """The work of one device; called in a process with its own device count."""
-    recipe = from_mapping(make_config("sevnet_s", **SMALL))
+    recipe = from_mapping(make_config("sevnet_s", **STEP))
     step = compile_step(recipe)
     text = step.as_text()
     return {

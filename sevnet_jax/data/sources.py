@@ -209,6 +209,17 @@ def parse_weights(spec: str | Mapping[str, float]) -> dict[str, float]:
     return weights
 
 
+def without_paths(spec: str | Mapping[str, float]) -> str:
+    """Returns a spec with its folders' last names only, for publication."""
+    parts = {
+        Path(name).name if Path(name).is_dir() else name: weight
+        for name, weight in parse_weights(spec).items()
+    }
+    if len(parts) == 1:
+        return next(iter(parts))
+    return ",".join(f"{name}={weight:g}" for name, weight in parts.items())
+
+
 def open_sources(
     spec: str | Mapping[str, float], min_side: int = 1, cache_bytes: int = CACHE_BYTES
 ) -> list[tuple[Source, float]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from sevnet_jax.data import pipeline
+from sevnet_jax.data import pipeline, sources
 from sevnet_jax.inference import weights
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training import parallel
@@ -283,6 +283,8 @@ class _Run:
             lambda a: np.asarray(a.addressable_data(0)), self.state.kept_params
         )
         config = to_config(self.recipe).to_dict()
+        for key in ("source", "validation_source"):
+            config[key] = sources.without_paths(config[key])
         packages = ("sevnet_jax", "jax", "flax", "optax")
         provenance = {
             "recipe": config,

@@ -248,3 +248,46 @@ def test_endings_are_known_from_the_first_call_on():
     endings = set(result.stdout.split())
     assert {".jpg", ".jpeg", ".png", ".tif", ".webp", ".bmp"} <= endings
     assert ".eps" not in endings
+
+
+def test_specs_without_paths(tmp_path):
+    for name in ("photos", "more"):
+        (tmp_path / name).mkdir()
+    spec = f"{tmp_path}/photos=3,{tmp_path}/more=1,dead_leaves=0.5"
+    assert sources.without_paths(spec) == "photos=3,more=1,dead_leaves=0.5"
+    assert sources.without_paths(str(tmp_path / "more")) == "more"
+    assert sources.without_paths("tfds:div2k") == "tfds:div2k"
+
+
+@pytest.mark.parametrize(
+    ("spec", "weights"),
+    [
+        ("photos", {"photos": 1.0}),
+        ("photos=3,dead_leaves=1", {"photos": 3.0, "dead_leaves": 1.0}),
+        ("a, b=2", {"a": 1.0, "b": 2.0}),
+    ],
+)
+def test_weights_from_text(spec, weights):
+    assert sources.parse_weights(spec) == weights
+
+
+def test_a_weight_that_is_no_number_is_named():
+    with pytest.raises(ValueError, match="no weight in 'a=x'"):
+        sources.parse_weights("a=x,b=1")
+
+
+def test_a_folder_with_a_comma_is_a_folder(tmp_path):
+    folder = tmp_path / "a,b=2"
+    folder.mkdir()
+    assert sources.parse_weights(str(folder)) == {str(folder): 1.0}
+
+
+def test_dead_leaves_take_a_seed():
+    first, again, other = (
+        sources.open_one(spec)[0]
+        for spec in ("dead_leaves", "dead_leaves:0", "dead_leaves:1")
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    with pytest.raises(ValueError, match="takes a whole number"):
+        sources.open_one("dead_leaves:x")
