@@ -12,14 +12,14 @@ def get_config() -> ConfigDict:
     return make_config(
         "sevnet_s",
         {"width": 8, "blocks": (1,), "bottleneck": 1},
-        steps=60,
+        steps=40,
         batch_size=8,
         patch_size=32,
         learning_rate=2e-3,
         schedule="cosine",
         log_every=10,
-        validation_every=30,
+        validation_every=20,
         validation_images=2,
         validation_size=64,
-        checkpoint_every=20,
+        checkpoint_every=10,
     )

@@ -6,18 +6,16 @@ import glob
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
-from PIL import Image
 
 from sevnet_jax.inference import images
 from sevnet_jax.inference.denoiser import Denoiser, load
 from sevnet_jax.runtime import use_compilation_cache
 
 SUFFIX = "_denoised"
-SOME_FAILED, BAD_USE = 1, 2
+SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,30 +28,40 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0, 1 if some files failed, 2 if none could start."""
     args = parse(argv)
     try:
-        if args.device:
-            jax.config.update("jax_platforms", args.device)
-        jobs = list(find_jobs(args))
+        jobs, missing = find_jobs(args)
         use_compilation_cache()
+        device = choose_device(args.device)
         denoiser = load(args.weights)
-        device = jax.devices()[0]
-    except (ValueError, OSError, RuntimeError) as error:
-        print("denoise.py:", " ".join(str(error).split()), file=sys.stderr)
+    except (ValueError, OSError) as error:
+        complain(str(error))
         return BAD_USE
+    for text in missing:
+        complain(text)
     say(args, f"{denoiser.weights.config['name']} on {device.device_kind}")
-    failed = 0
+    failed = len(missing)
     for number, job in enumerate(jobs, 1):
         try:
             restore_file(args, denoiser, job, f"[{number}/{len(jobs)}] ")
         except (ValueError, OSError) as error:
             failed += 1
-            reason = " ".join(str(error).split())
-            print(f"denoise.py: {job.source}: {reason}", file=sys.stderr)
+            complain(f"{job.source}: {error}")
         except KeyboardInterrupt:
-            print("denoise.py: stopped; finished files are whole", file=sys.stderr)
-            return 130
+            complain("stopped; the files that are there are whole")
+            return INTERRUPTED
     if failed and len(jobs) > 1:
-        print(f"denoise.py: {failed} of {len(jobs)} files failed", file=sys.stderr)
+        complain(f"{failed} of {len(jobs) + len(missing)} inputs failed")
     return SOME_FAILED if failed else 0
+
+
+def choose_device(platform: str | None) -> jax.Device:
+    """Makes the first device of the platform the one that computes."""
+    try:
+        device = jax.devices(platform)[0]
+    except RuntimeError:
+        found = ", ".join(sorted({d.platform for d in jax.devices()}))
+        raise ValueError(f"there is no {platform} here; found: {found}") from None
+    jax.config.update("jax_default_device", device)
+    return device
 
 
 def restore_file(
@@ -64,17 +72,15 @@ def restore_file(
         return
     began = time.perf_counter()
     picture = images.read(job.source, args.max_pixels)
-    pages = picture.pixels.ndim == 4
-    images.check_target(job.target, picture.pixels.dtype, pages)
+    images.check_target(job.target, picture.pixels)
     if job.target.parent.exists() and not os.access(job.target.parent, os.W_OK):
         raise ValueError(f"cannot write to {job.target.parent}")
-    progress = Bar(args, prefix + job.source.name)
     restored = denoiser(
         picture.pixels,
         strength=args.strength,
         ensemble=args.ensemble,
         fast=args.fast,
-        progress=progress,
+        progress=Bar(args, prefix + job.source.name),
     )
     images.write(job.target, restored, picture)
     seconds = time.perf_counter() - began
@@ -83,7 +89,10 @@ def restore_file(
 
 
 class Bar:
-    """Says the expected time after the first tile; on a terminal, the tiles done."""
+    """Says how long the rest will take, on a terminal all the time, else once.
+
+    The first part does not count: it is compiled for.
+    """
 
     def __init__(self, args: argparse.Namespace, name: str):
         self._args, self._name = args, name
@@ -93,65 +102,92 @@ class Bar:
         live = sys.stderr.isatty() and not self._args.quiet and len(items) > 1
         began = time.perf_counter()
         for done, item in enumerate(items):
-            if done:
-                left = (time.perf_counter() - began) / done * (len(items) - done)
-                text = f"{self._name}: {done} of {len(items)} tiles, {left:.0f} s left"
-                if live:
-                    print(f"\r{text:<78}", end="", file=sys.stderr)
-                elif done == 1:
-                    say(self._args, text)
+            text = f"{self._name}: {done} of {len(items)} parts"
+            if done == 1:
+                began = time.perf_counter()
+            if done > 1:
+                left = (time.perf_counter() - began) / (done - 1) * (len(items) - done)
+                text += f", about {left:.0f} s left"
+            if live:
+                print(f"\r{text:<78}", end="", file=sys.stderr)
+            elif done == 2:
+                say(self._args, text)
             yield item
         if live:
             print("\r" + " " * 78 + "\r", end="", file=sys.stderr)
 
 
-def find_jobs(args: argparse.Namespace) -> Iterator[Job]:
-    """Returns what is to be read and written; raises if two would be one."""
-    sources = list(find_sources(args))
+def find_jobs(args: argparse.Namespace) -> tuple[list[Job], list[str]]:
+    """Returns what is to be read and written, and which inputs are missing.
+
+    Raises if something would be written over an input or twice.
+    """
+    found, missing = [], []
     out = Path(args.out) if args.out else None
-    many = len(sources) > 1 or any(base for _, base in sources)
+    for text in args.inputs:
+        try:
+            found += find_sources(text, args.recursive, out)
+        except ValueError as error:
+            missing.append(str(error))
+    if not found:
+        raise ValueError(missing[0] if missing else "there are no images")
+    many = len(found) > 1 or any(base for _, base in found)
     into_folder = out is not None and (many or out.is_dir() or not out.suffix)
     if into_folder and out.is_file():
         raise ValueError(f"{out} is a file; several images need a folder")
-    taken: dict[Path, Path] = {}
-    for source, base in sources:
+    inputs = {source.resolve() for source, _ in found}
+    jobs, taken = [], {}
+    for source, base in found:
         inner = source.relative_to(base) if base else Path(source.name)
         if out is None:
             target = source.with_name(f"{source.stem}{SUFFIX}{source.suffix}")
         else:
             target = out / inner if into_folder else out
-        if target.resolve() == source.resolve():
-            raise ValueError(f"{source} would be overwritten; choose another -o")
-        if target in taken:
-            raise ValueError(f"{taken[target]} and {source} would both become {target}")
-        taken[target] = source
-        yield Job(source, target)
+        place = target.resolve()
+        if place in inputs:
+            raise ValueError(f"{target} is an input and would be overwritten")
+        if place in taken:
+            raise ValueError(f"{taken[place]} and {source} would both become {target}")
+        taken[place] = source
+        jobs.append(Job(source, target))
+    return jobs, missing
 
 
-def find_sources(args: argparse.Namespace) -> Iterator[tuple[Path, Path | None]]:
-    """Returns files, with the folder that they were found in, if they were."""
-    for text in args.inputs:
-        path = Path(text)
-        if path.is_dir():
-            found = sorted(path.rglob("*") if args.recursive else path.iterdir())
-            kept = [p for p in found if p.is_file() and is_image(p)]
-            if not kept:
-                hint = "" if args.recursive else "; --recursive looks deeper"
-                raise ValueError(f"no images in the folder {text!r}{hint}")
-            yield from ((p, path) for p in kept)
-        elif path.exists():
-            yield path, None
-        else:
-            matches = sorted(glob.glob(text, recursive=True))
-            if not matches:
-                raise ValueError(f"there is no file {text!r}")
-            yield from ((Path(m), None) for m in matches if Path(m).is_file())
+def find_sources(
+    text: str, recursive: bool, out: Path | None
+) -> list[tuple[Path, Path | None]]:
+    """Returns files, with the folder that they were found in, if they were.
+
+    Of folders and globs, what this command has made itself is left out.
+    """
+    path = Path(text)
+    if path.is_dir():
+        found = [
+            p
+            for p in sorted(path.rglob("*") if recursive else path.iterdir())
+            if p.suffix.lower() in images.ENDINGS and p.is_file() and not is_ours(p)
+        ]
+        if out is not None and out.resolve() != path.resolve():
+            found = [p for p in found if out.resolve() not in p.resolve().parents]
+        if not found:
+            hint = "" if recursive else "; --recursive looks deeper"
+            raise ValueError(f"no images in the folder {text!r}{hint}")
+        return [(p, path) for p in found]
+    if path.exists():
+        return [(path, None)]
+    matches = [Path(match) for match in sorted(glob.glob(text, recursive=True))]
+    matches = [p for p in matches if p.is_file() and not is_ours(p)]
+    if not matches:
+        raise ValueError(f"there is no file {text!r}")
+    return [(p, None) for p in matches]
 
 
-def is_image(path: Path) -> bool:
-    """Whether to take a file of a folder: an image, and not one of our results."""
-    known = Image.registered_extensions()
-    return path.suffix.lower() in known and not path.stem.endswith(SUFFIX)
+def is_ours(path: Path) -> bool:
+    return path.stem.endswith(SUFFIX)
+
+
+def complain(text: str) -> None:
+    print("denoise.py:", " ".join(text.split()), file=sys.stderr)
 
 
 def say(args: argparse.Namespace, text: str) -> None:

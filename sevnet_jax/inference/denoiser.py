@@ -55,8 +55,15 @@ class Denoiser:
         self.weights = weights
         self.tile_pixels = tile_pixels
         model = weights.model
+        if model.centre == "constant" or model.channels != 3:
+            raise ValueError(
+                "these weights are of a model with centre 'constant' or not of 3 "
+                "channels; only its own code can use it"
+            )
         self._restore = jax.jit(
-            lambda params, tile, centre: model.apply(params, tile[None], centre)[0],
+            lambda params, tile: model.apply(
+                params, tile[None], jax.numpy.zeros((1, 1, 1, 1))
+            )[0],
             compiler_options=compiler_options(),
         )
         self._params = jax.device_put(weights.params)
@@ -107,9 +114,9 @@ class Denoiser:
         height, width = image.shape[:2]
         # A power of two only moves exponents: the result is exactly the scaled one.
         _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
-        scale = np.ldexp(1.0, -int(exponent))
-        mean = np.mean(image, dtype=np.float64) * scale
-        centre = np.full((1, 1, 1, 1), mean, np.float32)
+        centre = 0.0
+        if model.centre == "image":
+            centre = np.mean(np.ldexp(image.astype(np.float64), -exponent))
         padded = tiling.pad_to_multiple(image, model.multiple)
         margin = FAST_MARGIN if fast else model.reach
         margin = -(-margin // model.multiple) * model.multiple
@@ -117,14 +124,16 @@ class Denoiser:
             *padded.shape[:2], margin, model.multiple, self.tile_pixels
         )
         blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
-        result = np.zeros(padded.shape, np.float32 if fast else image.dtype)
+        result = np.zeros(padded.shape, np.float64 if fast else image.dtype)
         windows = [(r, c) for r in range(len(rows)) for c in range(len(columns))]
         for r, c in progress(windows):
             row, column = rows[r], columns[c]
             seen = np.s_[row.start : row.stop, column.start : column.stop]
-            noisy = (padded[seen].astype(np.float64) * scale).astype(np.float32)
-            restored = self._restore_tile(noisy, centre, ensemble)
-            restored = noisy + np.float32(strength) * (restored - noisy)
+            noisy = np.ldexp(padded[seen].astype(np.float64), -exponent)
+            residual = self._find_residual(
+                (noisy - centre).astype(np.float32), ensemble
+            )
+            restored = np.ldexp(noisy + strength * residual, exponent)
             if fast:
                 weight = blend_rows[r][:, None, None] * blend_columns[c][None, :, None]
                 result[seen] += weight * restored
@@ -136,20 +145,21 @@ class Denoiser:
                 row.keep_start - row.start : row.keep_stop - row.start,
                 column.keep_start - column.start : column.keep_stop - column.start,
             ]
-            result[kept] = _to_type(restored[inside], scale, image.dtype)
+            result[kept] = _to_type(restored[inside], image.dtype)
         result = result[:height, :width]
-        return _to_type(result, scale, image.dtype) if fast else result
+        return _to_type(result, image.dtype) if fast else result
 
-    def _restore_tile(self, noisy, centre, ensemble):
+    def _find_residual(self, noisy, ensemble):
+        """What the network adds to a tile whose centre is 0: [H, W, 1 or 3] float32."""
         channels = noisy.shape[-1]
         if channels == 1:
             noisy = np.repeat(noisy, self.weights.model.channels, axis=-1)
-        total = np.zeros_like(noisy)
         symmetries = range(SYMMETRIES if ensemble else 1)
+        total = np.zeros_like(noisy)
         for number in symmetries:
             turned = _turn(noisy, number)
-            restored = np.asarray(self._restore(self._params, turned, centre))
-            total += _turn_back(restored, number)
+            restored = np.asarray(self._restore(self._params, turned))
+            total += _turn_back(restored - turned, number)
         total /= len(symmetries)
         return total.mean(-1, keepdims=True) if channels == 1 else total
 
@@ -175,8 +185,7 @@ def _check(image: np.ndarray, strength: float) -> None:
             )
 
 
-def _to_type(values: np.ndarray, scale: float, dtype: np.dtype) -> np.ndarray:
-    values = values.astype(np.float64) / scale
+def _to_type(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if dtype in INTEGERS:
         return np.clip(np.rint(values), 0, np.iinfo(dtype).max).astype(dtype)
     limits = np.finfo(dtype)

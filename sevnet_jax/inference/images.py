@@ -1,10 +1,11 @@
-"""Image files to arrays and back: nothing lost on the way, neither bits nor metadata.
+"""Image files to arrays and back, with bit depth, EXIF, colour profile, resolution.
 
 PNG of 16 bit goes through imagecodecs and TIFF through tifffile, since Pillow cuts
 16-bit colour to 8 bit; everything else through Pillow.
 """
 
 import dataclasses
+import math
 import struct
 import warnings
 import zlib
@@ -14,13 +15,17 @@ from typing import Any
 import imagecodecs
 import numpy as np
 import tifffile
-from PIL import Image
+from PIL import Image, ImageOps
 
 from sevnet_jax.files import write_atomically
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 TIFF_ENDINGS = (".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
+ENDINGS = (*TIFF_ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
+NO_ALPHA = (".jpg", ".jpeg", ".bmp")
+JPEG_IN_TIFF = (6, 7)
 MODES = ("L", "LA", "RGB", "RGBA")
 # Of TIFF files also: what, maker, model, orientation, program, date, author, rights.
 TIFF_TEXTS = (270, 271, 272, 305, 306, 315, 33432)
@@ -43,6 +48,7 @@ class Picture:
     icc: bytes | None = None
     exif: bytes | None = None
     dpi: tuple[float, float] | None = None
+    orientation: int = 1  # as in EXIF
     tiff: dict[str, Any] = dataclasses.field(default_factory=dict)
     note: str = ""  # what is worth saying about how it was read
 
@@ -73,9 +79,8 @@ def read(path: Path, most_pixels: int) -> Picture:
 
 def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     """Writes pixels in the format that the ending names, with what `source` says."""
-    ending = path.suffix.lower()
-    check_target(path, pixels.dtype, pages=pixels.ndim == 4)
-    if ending in TIFF_ENDINGS:
+    check_target(path, pixels)
+    if path.suffix.lower() in TIFF_ENDINGS:
         write_atomically(path, lambda p: _write_tiff(p, pixels, source))
     elif pixels.dtype == np.uint16:
         data = _png_with(imagecodecs.png_encode(pixels), source)
@@ -84,19 +89,23 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
         write_atomically(path, lambda p: _write_by_pillow(p, pixels, source))
 
 
-def check_target(path: Path, dtype: np.dtype, pages: bool = False) -> None:
+def check_target(path: Path, pixels: np.ndarray) -> None:
     """Raises `Refused` if a file of that ending would lose something of the pixels."""
-    ending = path.suffix.lower()
-    known = Image.registered_extensions()
-    if ending not in TIFF_ENDINGS and known.get(ending) not in Image.SAVE:
-        raise Refused(f"cannot write files that end in {ending or 'nothing'!r}")
+    ending, dtype = path.suffix.lower(), pixels.dtype
+    if ending not in ENDINGS:
+        raise Refused(
+            f"cannot write files that end in {ending or 'nothing'!r}; take one of "
+            f"{', '.join(ENDINGS)}"
+        )
     if ending in TIFF_ENDINGS:
         return
-    if pages:
+    if pixels.ndim == 4:
         raise Refused(f"several pages fit into a TIFF, not into {ending!r}")
     if dtype != np.uint8 and not (dtype == np.uint16 and ending == ".png"):
         fitting = ".png or .tif" if dtype == np.uint16 else ".tif"
         raise Refused(f"{ending!r} cannot hold {dtype} pixels; take {fitting}")
+    if ending in NO_ALPHA and pixels.ndim == 3 and pixels.shape[-1] in (2, 4):
+        raise Refused(f"{ending!r} has no alpha; take .png or .tif")
 
 
 def check_size(width: int, height: int, most_pixels: int) -> None:
@@ -110,24 +119,29 @@ def check_size(width: int, height: int, most_pixels: int) -> None:
 def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
     Image.MAX_IMAGE_PIXELS = None  # we have a limit of our own
     try:
-        image = Image.open(path)
+        image = Image.open(path, formats=FORMATS)
     except Image.UnidentifiedImageError:
-        raise Refused("not an image that can be read") from None
+        raise Refused(f"not an image in one of {', '.join(FORMATS)} or TIFF") from None
     with image:
         check_size(*image.size, most_pixels)
         if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":
             raise Refused("it is animated; only still images can be restored")
+        exif = image.getexif()
         info = {
             "icc": image.info.get("icc_profile"),
-            "exif": image.info.get("exif") or image.getexif().tobytes() or None,
+            "exif": exif.tobytes() if exif else None,
             "dpi": image.info.get("dpi"),
+            "orientation": exif.get(ORIENTATION, 1),
         }
         if head[:8] == PNG and head[24] == 16:
             return Picture(imagecodecs.png_decode(path.read_bytes()), **info)
-        note = ""
+        note = "its first picture only" if image.format == "MPO" else ""
+        alpha = "transparency" in image.info
         if image.mode == "P":
-            colours = "RGBA" if "transparency" in image.info else "RGB"
+            colours = "RGBA" if alpha else "RGB"
             image, note = image.convert(colours), f"a palette, saved as {colours}"
+        elif alpha and image.mode in ("L", "RGB"):
+            image = image.convert(image.mode + "A")
         if image.mode not in MODES:
             raise Refused(
                 f"its pixels are {image.mode!r}; grey and RGB can be restored, with "
@@ -139,12 +153,21 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
 def _read_tiff(path: Path, most_pixels: int) -> Picture:
     with tifffile.TiffFile(path) as file:
         page, series = file.pages[0], file.series[0]
-        check_size(page.imagewidth, page.imagelength, most_pixels)
+        if len(file.series) > 1:
+            raise Refused(f"a TIFF of {len(file.series)} different images; split it")
+        count = math.prod(series.shape) // page.samplesperpixel
+        check_size(page.imagewidth, count // page.imagewidth, most_pixels)
         kind = page.photometric.name
-        if kind not in ("MINISBLACK", "MINISWHITE", "RGB", "YCBCR"):
+        colour = kind == "RGB" or (kind == "YCBCR" and page.compression in JPEG_IN_TIFF)
+        if not colour and kind not in ("MINISBLACK", "MINISWHITE"):
             raise Refused(f"a TIFF of kind {kind}; convert it to grey or RGB first")
-        pixels = series.asarray()
-        axes = series.axes
+        if page.bitspersample != 8 * page.dtype.itemsize:
+            raise Refused(f"a TIFF of {page.bitspersample} bit; convert it to 8 or 16")
+        pixels, axes = series.asarray(), series.axes
+        if kind == "MINISWHITE":
+            if pixels.dtype.kind != "u":
+                raise Refused("an inverted TIFF of floats; convert it first")
+            pixels = np.iinfo(pixels.dtype).max - pixels
         if axes.startswith("S"):
             pixels, axes = np.moveaxis(pixels, 0, -1), axes[1:] + "S"
         if not axes.endswith(("YX", "YXS")):
@@ -152,52 +175,72 @@ def _read_tiff(path: Path, most_pixels: int) -> Picture:
         plain = pixels if axes.endswith("S") else pixels[..., None]
         pages = plain.reshape(-1, *plain.shape[-3:])
         single = len(pages) == 1 and pixels.ndim <= 3
-        tags = [
-            (tag.code, tag.dtype, tag.count, tag.value, True)
-            for tag in page.tags
-            if tag.code in (*TIFF_TEXTS, ORIENTATION)
+        texts = [
+            (code, 2, 0, str(page.tags[code].value).encode(), True)
+            for code in TIFF_TEXTS
+            if code in page.tags and '"shape"' not in str(page.tags[code].value)
         ]
+        orientation = page.tags[ORIENTATION].value if ORIENTATION in page.tags else 1
         return Picture(
             (pages[0] if axes.endswith("S") else pages[0, ..., 0]) if single else pages,
             icc=page.tags[ICC].value if ICC in page.tags else None,
             dpi=_tiff_dpi(page),
+            orientation=int(orientation),
             tiff={
                 "shape": pixels.shape,
-                "photometric": "rgb" if kind in ("RGB", "YCBCR") else kind.lower(),
+                "photometric": "rgb" if colour else "minisblack",
                 "compression": page.compression,
-                "tags": tags,
+                "extrasamples": page.extrasamples or None,
+                "resolution": _tiff_resolution(page),
+                "texts": texts,
             },
+            note="without its smaller copies" if page.subifds else "",
         )
 
 
-def _tiff_dpi(page) -> tuple[float, float] | None:
+def _tiff_resolution(page) -> tuple[tuple[float, float], int] | None:
+    """X and Y as they are, and the number of their unit."""
     try:
-        unit = {2: 1.0, 3: 2.54}[page.tags["ResolutionUnit"].value]
         x, y = (page.tags[f"{axis}Resolution"].value for axis in "XY")
-        return x[0] / x[1] * unit, y[0] / y[1] * unit
+        unit = page.tags["ResolutionUnit"].value if "ResolutionUnit" in page.tags else 2
+        return (x[0] / x[1], y[0] / y[1]), int(unit)
     except (KeyError, ZeroDivisionError):
         return None
+
+
+def _tiff_dpi(page) -> tuple[float, float] | None:
+    found = _tiff_resolution(page)
+    if found is None or found[1] not in (2, 3):
+        return None
+    scale = 1.0 if found[1] == 2 else 2.54
+    return found[0][0] * scale, found[0][1] * scale
 
 
 def _write_tiff(path: Path, pixels: np.ndarray, source: Picture) -> None:
     colours = pixels.shape[-1] if pixels.ndim > 2 else 1
     default = "rgb" if colours > 2 else "minisblack"
-    tags = list(source.tiff.get("tags", ()))
+    tags = list(source.tiff.get("texts", ()))
     if source.icc:
         tags.append((ICC, 7, len(source.icc), source.icc, True))
+    if source.orientation != 1:
+        tags.append((ORIENTATION, 3, 1, source.orientation, True))
     compression = source.tiff.get("compression", 8)
-    if compression in (6, 7):  # JPEG would lose some of what was won
+    if compression in JPEG_IN_TIFF:  # it would lose some of what was won
         compression = 8
+    shape = source.tiff.get("shape", pixels.shape)
+    nested = len(shape) > 3 + (colours > 2)
+    resolution = source.tiff.get("resolution") or (source.dpi and (source.dpi, 2))
     tifffile.imwrite(
         path,
-        pixels.reshape(source.tiff.get("shape", pixels.shape)),
+        pixels.reshape(shape),
         photometric=source.tiff.get("photometric", default),
         compression=compression,
-        extrasamples=["unassalpha"] if colours in (2, 4) else None,
-        resolution=source.dpi,
-        resolutionunit=2 if source.dpi else None,
+        extrasamples=source.tiff.get("extrasamples")
+        or (["unassalpha"] if colours in (2, 4) else None),
+        resolution=resolution[0] if resolution else None,
+        resolutionunit=resolution[1] if resolution else None,
         software=False,
-        metadata=None,
+        metadata={} if nested else None,  # tifffile's own note on the shape
         extratags=tags,
     )
 
@@ -206,20 +249,30 @@ def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
     image = Image.fromarray(pixels)
+    ending = path.suffix.lower()
+    exif = source.exif
+    if exif is None and source.orientation != 1:
+        exif = _orientation_alone(source.orientation)
+    if ending == ".bmp" and exif:  # which has no place for it: turn the pixels
+        image.getexif().load(exif)
+        image, exif = ImageOps.exif_transpose(image), None
     options: dict[str, Any] = {"quality": 95}
-    kind = Image.registered_extensions()[path.suffix.lower()]
-    if kind == "JPEG":
+    if ending in (".jpg", ".jpeg"):
         options["subsampling"] = 0
-        if image.mode in ("LA", "RGBA"):
-            raise Refused("JPEG has no alpha; take .png or .tif")
     for name, value in (
         ("icc_profile", source.icc),
-        ("exif", source.exif),
+        ("exif", exif),
         ("dpi", source.dpi),
     ):
         if value:
             options[name] = value
-    image.save(path, kind, **options)
+    image.save(path, **options)
+
+
+def _orientation_alone(orientation: int) -> bytes:
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    return exif.tobytes()
 
 
 def _png_with(data: bytes, source: Picture) -> bytes:
@@ -230,8 +283,11 @@ def _png_with(data: bytes, source: Picture) -> bytes:
     if source.dpi:
         per_metre = (round(d / METRES_PER_INCH) for d in source.dpi)
         chunks += _chunk(b"pHYs", struct.pack(">IIB", *per_metre, 1))
-    if source.exif:
-        chunks += _chunk(b"eXIf", source.exif.removeprefix(b"Exif\0\0"))
+    exif = source.exif
+    if exif is None and source.orientation != 1:
+        exif = _orientation_alone(source.orientation)
+    if exif:
+        chunks += _chunk(b"eXIf", exif.removeprefix(b"Exif\0\0"))
     end = len(PNG) + 4 + 4 + 13 + 4  # signature, and IHDR with length, name and sum
     return data[:end] + chunks + data[end:]
 

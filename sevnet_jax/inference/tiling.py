@@ -26,8 +26,8 @@ def cut(length: int, count: int, margin: int, multiple: int) -> list[Span]:
 
     `length` and `margin` are multiples of `multiple`, and so is all that is returned.
     """
-    side = _round_up(-(-(length + 2 * margin * (count - 1)) // count), multiple)
-    if side >= length or count == 1:
+    side = _side(length, count, margin, multiple)
+    if side == length:
         return [Span(0, length, 0, length)]
     starts = [*range(0, length - side, side - 2 * margin), length - side]
     edges = [0, *(start + margin for start in starts[1:]), length]
@@ -45,21 +45,19 @@ def plan(
     If none is that small, the smallest: more cuts than margins fit into the image
     would make none smaller.
     """
-    best = None
-    counts = [
-        range(1, max(1, length // max(margin, multiple)) + 1)
-        for length in (height, width)
-    ]
-    for rows, columns in itertools.product(*counts):
-        spans = [
-            cut(length, count, margin, multiple)
-            for length, count in ((height, rows), (width, columns))
-        ]
-        pixels = spans[0][0].stop * spans[1][0].stop
-        cost = (max(0, pixels - most_pixels), pixels * len(spans[0]) * len(spans[1]))
-        if best is None or cost < best[0]:
-            best = cost, spans
-    return best[1][0], best[1][1]
+    axes = []
+    for length in (height, width):
+        counts = range(1, max(1, length // max(margin, multiple)) + 1)
+        sides = {n: _side(length, n, margin, multiple) for n in counts}
+        axes.append([(side, n) for n, side in sides.items()])
+
+    def cost(choice):
+        (rows_side, rows), (columns_side, columns) = choice
+        pixels = rows_side * columns_side
+        return max(0, pixels - most_pixels), pixels * rows * columns
+
+    (_, rows), (_, columns) = min(itertools.product(*axes), key=cost)
+    return cut(height, rows, margin, multiple), cut(width, columns, margin, multiple)
 
 
 def blend(spans: list[Span]) -> list[np.ndarray]:
@@ -82,13 +80,6 @@ def blend(spans: list[Span]) -> list[np.ndarray]:
     ]
 
 
-def overhead(rows: list[Span], columns: list[Span]) -> float:
-    """Returns the pixels that are computed over the pixels there are."""
-    spans = (rows, columns)
-    computed = [len(axis) * (axis[0].stop - axis[0].start) for axis in spans]
-    return computed[0] * computed[1] / (rows[-1].stop * columns[-1].stop)
-
-
 def pad_to_multiple(image: np.ndarray, multiple: int) -> np.ndarray:
     """Returns [H, W, C] extended as the network extends it."""
     for axis in (0, 1):
@@ -100,6 +91,13 @@ def pad_to_multiple(image: np.ndarray, multiple: int) -> np.ndarray:
             mode = "reflect" if missing < side else "edge"
             image = np.pad(image, widths, mode=mode)
     return image
+
+
+def _side(length: int, count: int, margin: int, multiple: int) -> int:
+    """The length of each of `count` windows that cover an axis with their margins."""
+    return min(
+        length, _round_up(-(-(length + 2 * margin * (count - 1)) // count), multiple)
+    )
 
 
 def _round_up(number: int, multiple: int) -> int:

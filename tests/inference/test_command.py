@@ -74,8 +74,39 @@ def test_one_bad_file_does_not_stop_the_rest(run, photo, tmp_path):
     code, text = run(tmp_path / "bad.png", photo, "-o", tmp_path / "out")
     assert code == 1
     assert "bad.png: not an image" in text
-    assert "1 of 2 files failed" in text
+    assert "1 of 2 inputs failed" in text
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["photo.png"]
+
+
+def test_a_missing_file_does_not_stop_the_rest(run, photo, tmp_path):
+    code, text = run("none.png", photo, "-o", tmp_path / "out")
+    assert code == 1
+    assert "there is no file 'none.png'" in text
+    assert (tmp_path / "out" / "photo.png").exists()
+
+
+def test_no_input_is_ever_overwritten(run, photo, tmp_path):
+    """The result of one input may have the name of another."""
+    (tmp_path / "tree" / "sub").mkdir(parents=True)
+    for name in ("tree/x.png", "tree/sub/x.png"):
+        (tmp_path / name).write_bytes(photo.read_bytes())
+    code, text = run(
+        *(tmp_path / "tree" / "x.png", tmp_path / "tree" / "sub" / "x.png"),
+        *("-o", tmp_path / "tree" / "sub"),
+    )
+    assert code == 2, text
+    code, text = run(tmp_path / "tree", "--recursive", "-o", tmp_path / "tree" / "sub")
+    inner = (tmp_path / "tree" / "sub" / "x.png").read_bytes()
+    assert code == 2 or inner != photo.read_bytes()  # a result folder of its own
+
+
+def test_results_are_not_taken_for_inputs(run, photo, tmp_path):
+    for _ in range(2):
+        assert run(tmp_path)[0] == 0
+        assert run(tmp_path / "p*.png")[0] == 0
+        assert run(tmp_path, "--recursive", "-o", tmp_path / "out")[0] == 0
+    found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.*")}
+    assert found == {"photo.png", "photo_denoised.png", "out/photo.png"}
 
 
 def test_strength_zero_is_the_input(run, photo, tmp_path):
@@ -89,7 +120,8 @@ def test_strength_zero_is_the_input(run, photo, tmp_path):
     ("args", "message"),
     [
         (["none.png"], "there is no file 'none.png'"),
-        (["{photo}", "-o", "{photo}"], "would be overwritten"),
+        (["{photo}", "-o", "{photo}"], "is an input and would be overwritten"),
+        (["{photo}", "--device", "tpu"], "there is no tpu here; found: cpu"),
         (["{photo}", "{photo}", "-o", "out"], "would both become"),
     ],
 )
@@ -117,7 +149,8 @@ def test_nothing_is_left_when_the_target_cannot_be_written(run, photo, tmp_path)
 
 def test_neither_import_nor_denoising_loads_tensorflow(project):
     code = (
-        "import sys, sevnet_jax, sevnet_jax.inference.command\n"
+        "import sys, numpy, sevnet_jax, sevnet_jax.inference.command\n"
+        "sevnet_jax.load()(numpy.zeros((8, 8, 3), 'uint8'))\n"
         "heavy = {'tensorflow', 'optax', 'orbax', 'matplotlib.pyplot'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )

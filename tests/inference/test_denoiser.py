@@ -1,5 +1,6 @@
 """Shapes, types and units go in and come out; tiles give what the whole gives."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -63,6 +64,33 @@ def test_any_unit_gives_the_scaled_result(denoiser, rng, unit):
     np.testing.assert_allclose(restored, denoiser(image), atol=2e-5)
 
 
+@pytest.mark.parametrize("size", [1e308, 1e-300, 5e-324, 0.0])
+def test_the_ends_of_the_range_stay_finite(denoiser, rng, size):
+    image = rng.uniform(size=(8, 8, 3)) * size
+    assert np.isfinite(denoiser(image)).all()
+
+
+def test_a_far_offset_costs_no_precision(denoiser, rng):
+    image = rng.uniform(size=(16, 24, 3))
+    moved = denoiser(image + 2.0**20) - 2.0**20
+    np.testing.assert_allclose(moved, denoiser(image), atol=2e-5)
+
+
+def test_weights_of_another_centre(denoiser, rng):
+    changed = dataclasses.replace(
+        denoiser.weights, model=denoiser.weights.model.clone(centre="none")
+    )
+    image = draw(rng, (16, 24, 3))
+    expected = jax.jit(changed.model.apply)(changed.params, image[None])[0]
+    np.testing.assert_allclose(Denoiser(changed)(image), expected, atol=1e-5)
+    assert np.abs(denoiser(image) - expected).max() > 1e-3
+    constant = dataclasses.replace(
+        changed, model=changed.model.clone(centre="constant")
+    )
+    with pytest.raises(ValueError, match="centre 'constant'"):
+        Denoiser(constant)
+
+
 def test_an_offset_goes_through(denoiser, rng):
     image = draw(rng, (16, 24, 3))
     np.testing.assert_allclose(denoiser(image + 1), denoiser(image) + 1, atol=2e-5)
@@ -96,7 +124,9 @@ def test_a_batch_is_its_images(denoiser, rng):
 
 def test_strength_blends(denoiser, rng):
     image = draw(rng, (16, 24, 3))
-    np.testing.assert_array_equal(denoiser(image, strength=0), image)
+    for dtype in TYPES:
+        same = draw(rng, (16, 24, 3), dtype)
+        np.testing.assert_array_equal(denoiser(same, strength=0), same)
     full = denoiser(image) - image
     moves = [np.abs(denoiser(image, strength=s) - image) for s in (0.2, 0.5, 0.9, 1)]
     for less, more in itertools.pairwise(moves):

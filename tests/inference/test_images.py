@@ -7,7 +7,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
+from PIL import Image, ImageOps
 
 from sevnet_jax.inference import images
 
@@ -30,7 +30,6 @@ LOSSLESS = [
     ),
     (".bmp", "uint8", 0),
     (".bmp", "uint8", 3),
-    (".ppm", "uint8", 3),
 ]
 
 
@@ -128,6 +127,77 @@ def test_stacks_keep_their_shape(rng, tmp_path, shape):
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "b.tif"), stack)
 
 
+def test_pages_count_against_the_limit(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((50, 10, 10), np.uint8))
+    images.read(tmp_path / "a.tif", 5000)
+    with pytest.raises(ValueError, match="is more than 4999 pixels"):
+        images.read(tmp_path / "a.tif", 4999)
+
+
+def test_white_as_zero_is_turned_round(rng, tmp_path):
+    pixels = draw(rng, (5, 7), "uint16")
+    tifffile.imwrite(tmp_path / "a.tif", 65535 - pixels, photometric="miniswhite")
+    picture = images.read(tmp_path / "a.tif", MANY)
+    np.testing.assert_array_equal(picture.pixels, pixels)
+    images.write(tmp_path / "b.tif", picture.pixels, picture)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "b.tif"), pixels)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_a_transparent_colour_becomes_alpha(tmp_path, mode):
+    colour = 0 if mode == "L" else (0, 0, 0)
+    Image.new(mode, (4, 4)).save(tmp_path / "a.png", transparency=colour)
+    pixels = images.read(tmp_path / "a.png", MANY).pixels
+    assert pixels.shape[-1] == len(mode) + 1
+    assert (pixels[..., -1] == 0).all()
+
+
+def test_microscopes_keep_their_units(rng, tmp_path):
+    """Pixels a micrometre have no unit in TIFF, and texts are not always ASCII."""
+    stack = draw(rng, (3, 6, 7), "uint16")
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        stack,
+        imagej=True,
+        resolution=(3.0, 3.0),
+        metadata={"unit": "um", "axes": "ZYX"},
+    )
+    picture = images.read(tmp_path / "a.tif", MANY)
+    images.write(tmp_path / "b.tif", picture.pixels, picture)
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        x = file.pages[0].tags["XResolution"].value
+        assert x[0] / x[1] == 3
+        assert file.pages[0].tags["ResolutionUnit"].value == 1
+    tifffile.imwrite(
+        tmp_path / "c.ome.tif", stack, metadata={"PhysicalSizeXUnit": "µm"}
+    )
+    picture = images.read(tmp_path / "c.ome.tif", MANY)
+    images.write(tmp_path / "d.tif", picture.pixels, picture)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "d.tif"), stack)
+
+
+@pytest.mark.parametrize("target", [".png", ".webp", ".tif", ".bmp"])
+def test_a_turned_photo_stays_turned(rng, tmp_path, target):
+    """Whatever the format: by its tag, or by its pixels where it has no tag."""
+    coarse = rng.integers(0, 256, (2, 3, 3), np.uint8)
+    upright = np.repeat(np.repeat(coarse, 16, 0), 16, 1)
+    exif = Image.Exif()
+    exif[274] = 6
+    Image.fromarray(np.rot90(upright)).save(tmp_path / "a.png", exif=exif)
+    picture = images.read(tmp_path / "a.png", MANY)
+    images.write(tmp_path / f"b{target}", picture.pixels, picture)
+    with Image.open(tmp_path / f"b{target}") as image:
+        found = np.asarray(ImageOps.exif_transpose(image))
+    assert found.shape == upright.shape
+    assert np.abs(found.astype(int) - upright).mean() < 8
+
+
+def test_a_file_without_exif_gets_none(tmp_path):
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    picture = images.read(tmp_path / "a.png", MANY)
+    assert picture.exif is None
+
+
 def test_a_palette_becomes_colour(rng, tmp_path):
     image = Image.fromarray(draw(rng, (8, 8, 3), "uint8"))
     image.quantize(8).save(tmp_path / "a.png")
@@ -145,7 +215,9 @@ def test_a_palette_becomes_colour(rng, tmp_path):
         ("a.png", np.zeros((2, 4, 4, 3), np.uint8), "several pages"),
         ("a.xyz", np.zeros((4, 4, 3), np.uint8), "cannot write"),
         ("a", np.zeros((4, 4, 3), np.uint8), "cannot write"),
-        ("a.jpg", np.zeros((4, 4, 4), np.uint8), "JPEG has no alpha"),
+        ("a.jpg", np.zeros((4, 4, 4), np.uint8), "'.jpg' has no alpha"),
+        ("a.bmp", np.zeros((4, 4, 2), np.uint8), "'.bmp' has no alpha"),
+        ("a.gif", np.zeros((4, 4, 3), np.uint8), "cannot write"),
     ],
 )
 def test_nothing_is_silently_reduced(tmp_path, name, pixels, message):
@@ -161,6 +233,21 @@ def save_cmyk(path):
 def save_animation(path):
     frames = [Image.new("RGB", (4, 4), c) for c in ("red", "blue")]
     frames[0].save(path, save_all=True, append_images=frames[1:])
+
+
+def save_4_bit(path):
+    pixels = np.zeros((4, 4), np.uint8)
+    tifffile.imwrite(path, pixels, bitspersample=4)
+
+
+def save_ycbcr(path):
+    Image.new("YCbCr", (4, 4)).save(path)
+
+
+def save_two_kinds(path):
+    with tifffile.TiffWriter(path) as file:
+        file.write(np.zeros((4, 4, 3), np.uint8), photometric="rgb")
+        file.write(np.zeros((5, 5), np.uint8), photometric="minisblack")
 
 
 def save_truncated(path):
@@ -199,7 +286,12 @@ def save_bomb(path):
         ("a.png", lambda p: p.write_text("hello"), "not an image"),
         ("a.tif", lambda p: p.write_bytes(b"II*\0junk"), "damaged"),
         ("a.jpg", save_cmyk, "'CMYK'"),
-        ("a.gif", save_animation, "animated"),
+        ("a.webp", save_animation, "animated"),
+        ("a.gif", lambda p: Image.new("P", (4, 4)).save(p), "not an image in one of"),
+        ("a.jp2", lambda p: Image.new("RGB", (4, 4)).save(p), "not an image in one of"),
+        ("a.tif", save_4_bit, "a TIFF of 4 bit"),
+        ("a.tif", save_ycbcr, "kind YCBCR"),
+        ("a.tif", save_two_kinds, "2 different images"),
         ("a.png", save_truncated, "damaged"),
         ("a.png", save_truncated_16_bit, "damaged"),
         ("a.tif", save_truncated_tiff, "damaged"),

@@ -1,7 +1,5 @@
 """The windows cover the image, with margins, on multiples."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,12 +55,8 @@ def test_small_images_are_not_cut():
 
 def test_24_megapixels_cost_a_fifth_more():
     rows, columns = tiling.plan(4000, 6000, 104, 8, 3_200_000)
-    assert tiling.overhead(rows, columns) < 1.2
-    pixels = sum(
-        (r.stop - r.start) * (c.stop - c.start)
-        for r, c in itertools.product(rows, columns)
-    )
-    assert tiling.overhead(rows, columns) == pytest.approx(pixels / 24e6)
+    pixels = len(rows) * rows[0].stop * len(columns) * columns[0].stop
+    assert 1 < pixels / 24e6 < 1.2
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (5, 9, 3), (8, 16, 1), (17, 3, 3)])
