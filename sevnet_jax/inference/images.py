@@ -4,8 +4,6 @@ PNG of 16 bit goes through imagecodecs and TIFF through tifffile, since Pillow c
 16-bit colour to 8 bit; everything else through Pillow.
 """
 
-import dataclasses
-import math
 import struct
 import warnings
 import zlib
@@ -14,43 +12,18 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
-import tifffile
 from PIL import Image, ImageOps
 
 from sevnet_jax.files import write_atomically
+from sevnet_jax.inference import tiff
+from sevnet_jax.inference.picture import ORIENTATION, Picture, Refused, check_size
 
 PNG = b"\x89PNG\r\n\x1a\n"
-TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-TIFF_ENDINGS = (".tif", ".tiff")
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
-ENDINGS = (*TIFF_ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
+ENDINGS = (*tiff.ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
 NO_ALPHA = (".jpg", ".jpeg", ".bmp")
-JPEG_IN_TIFF = (6, 7)
 MODES = ("L", "LA", "RGB", "RGBA")
-# Of TIFF files also: what, maker, model, orientation, program, date, author, rights.
-TIFF_TEXTS = (270, 271, 272, 305, 306, 315, 33432)
-ORIENTATION, ICC = 274, 34675
 METRES_PER_INCH = 0.0254
-
-
-class Refused(ValueError):
-    """A file that is not read or written, and why."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Picture:
-    """Pixels as the file has them, and what else the file says.
-
-    `pixels` is [H, W], [H, W, C] or, for a TIFF of several pages, [N, H, W, C].
-    """
-
-    pixels: np.ndarray
-    icc: bytes | None = None
-    exif: bytes | None = None
-    dpi: tuple[float, float] | None = None
-    orientation: int = 1  # as in EXIF
-    tiff: dict[str, Any] = dataclasses.field(default_factory=dict)
-    note: str = ""  # what is worth saying about how it was read
 
 
 def read(path: Path, most_pixels: int) -> Picture:
@@ -62,8 +35,8 @@ def read(path: Path, most_pixels: int) -> Picture:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if head[:4] in TIFF:
-                return _read_tiff(path, most_pixels)
+            if head[:4] in tiff.HEADS:
+                return tiff.read(path, most_pixels)
             return _read_other(path, head, most_pixels)
     except Refused:
         raise
@@ -80,8 +53,8 @@ def read(path: Path, most_pixels: int) -> Picture:
 def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     """Writes pixels in the format that the ending names, with what `source` says."""
     check_target(path, pixels)
-    if path.suffix.lower() in TIFF_ENDINGS:
-        write_atomically(path, lambda p: _write_tiff(p, pixels, source))
+    if path.suffix.lower() in tiff.ENDINGS:
+        write_atomically(path, lambda p: tiff.write(p, pixels, source))
     elif pixels.dtype == np.uint16:
         data = _png_with(imagecodecs.png_encode(pixels), source)
         write_atomically(path, lambda p: p.write_bytes(data))
@@ -97,7 +70,7 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
             f"cannot write files that end in {ending or 'nothing'!r}; take one of "
             f"{', '.join(ENDINGS)}"
         )
-    if ending in TIFF_ENDINGS:
+    if ending in tiff.ENDINGS:
         return
     if pixels.ndim == 4:
         raise Refused(f"several pages fit into a TIFF, not into {ending!r}")
@@ -106,14 +79,6 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
         raise Refused(f"{ending!r} cannot hold {dtype} pixels; take {fitting}")
     if ending in NO_ALPHA and pixels.ndim == 3 and pixels.shape[-1] in (2, 4):
         raise Refused(f"{ending!r} has no alpha; take .png or .tif")
-
-
-def check_size(width: int, height: int, most_pixels: int) -> None:
-    if width * height > most_pixels:
-        raise Refused(
-            f"{width}x{height} is more than {most_pixels} pixels; if it is to be "
-            "believed, raise --max-pixels"
-        )
 
 
 def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
@@ -148,101 +113,6 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
                 "or without alpha: convert it first"
             )
         return Picture(np.asarray(image), **info, note=note)
-
-
-def _read_tiff(path: Path, most_pixels: int) -> Picture:
-    with tifffile.TiffFile(path) as file:
-        page, series = file.pages[0], file.series[0]
-        if len(file.series) > 1:
-            raise Refused(f"a TIFF of {len(file.series)} different images; split it")
-        count = math.prod(series.shape) // page.samplesperpixel
-        check_size(page.imagewidth, count // page.imagewidth, most_pixels)
-        kind = page.photometric.name
-        colour = kind == "RGB" or (kind == "YCBCR" and page.compression in JPEG_IN_TIFF)
-        if not colour and kind not in ("MINISBLACK", "MINISWHITE"):
-            raise Refused(f"a TIFF of kind {kind}; convert it to grey or RGB first")
-        if page.bitspersample != 8 * page.dtype.itemsize:
-            raise Refused(f"a TIFF of {page.bitspersample} bit; convert it to 8 or 16")
-        pixels, axes = series.asarray(), series.axes
-        if kind == "MINISWHITE":
-            if pixels.dtype.kind != "u":
-                raise Refused("an inverted TIFF of floats; convert it first")
-            pixels = np.iinfo(pixels.dtype).max - pixels
-        if axes.startswith("S"):
-            pixels, axes = np.moveaxis(pixels, 0, -1), axes[1:] + "S"
-        if not axes.endswith(("YX", "YXS")):
-            raise Refused(f"a TIFF with the axes {axes}; only stacks of images work")
-        plain = pixels if axes.endswith("S") else pixels[..., None]
-        pages = plain.reshape(-1, *plain.shape[-3:])
-        single = len(pages) == 1 and pixels.ndim <= 3
-        texts = [
-            (code, 2, 0, str(page.tags[code].value).encode(), True)
-            for code in TIFF_TEXTS
-            if code in page.tags and '"shape"' not in str(page.tags[code].value)
-        ]
-        orientation = page.tags[ORIENTATION].value if ORIENTATION in page.tags else 1
-        return Picture(
-            (pages[0] if axes.endswith("S") else pages[0, ..., 0]) if single else pages,
-            icc=page.tags[ICC].value if ICC in page.tags else None,
-            dpi=_tiff_dpi(page),
-            orientation=int(orientation),
-            tiff={
-                "shape": pixels.shape,
-                "photometric": "rgb" if colour else "minisblack",
-                "compression": page.compression,
-                "extrasamples": page.extrasamples or None,
-                "resolution": _tiff_resolution(page),
-                "texts": texts,
-            },
-            note="without its smaller copies" if page.subifds else "",
-        )
-
-
-def _tiff_resolution(page) -> tuple[tuple[float, float], int] | None:
-    """X and Y as they are, and the number of their unit."""
-    try:
-        x, y = (page.tags[f"{axis}Resolution"].value for axis in "XY")
-        unit = page.tags["ResolutionUnit"].value if "ResolutionUnit" in page.tags else 2
-        return (x[0] / x[1], y[0] / y[1]), int(unit)
-    except (KeyError, ZeroDivisionError):
-        return None
-
-
-def _tiff_dpi(page) -> tuple[float, float] | None:
-    found = _tiff_resolution(page)
-    if found is None or found[1] not in (2, 3):
-        return None
-    scale = 1.0 if found[1] == 2 else 2.54
-    return found[0][0] * scale, found[0][1] * scale
-
-
-def _write_tiff(path: Path, pixels: np.ndarray, source: Picture) -> None:
-    colours = pixels.shape[-1] if pixels.ndim > 2 else 1
-    default = "rgb" if colours > 2 else "minisblack"
-    tags = list(source.tiff.get("texts", ()))
-    if source.icc:
-        tags.append((ICC, 7, len(source.icc), source.icc, True))
-    if source.orientation != 1:
-        tags.append((ORIENTATION, 3, 1, source.orientation, True))
-    compression = source.tiff.get("compression", 8)
-    if compression in JPEG_IN_TIFF:  # it would lose some of what was won
-        compression = 8
-    shape = source.tiff.get("shape", pixels.shape)
-    nested = len(shape) > 3 + (colours > 2)
-    resolution = source.tiff.get("resolution") or (source.dpi and (source.dpi, 2))
-    tifffile.imwrite(
-        path,
-        pixels.reshape(shape),
-        photometric=source.tiff.get("photometric", default),
-        compression=compression,
-        extrasamples=source.tiff.get("extrasamples")
-        or (["unassalpha"] if colours in (2, 4) else None),
-        resolution=resolution[0] if resolution else None,
-        resolutionunit=resolution[1] if resolution else None,
-        software=False,
-        metadata={} if nested else None,  # tifffile's own note on the shape
-        extratags=tags,
-    )
 
 
 def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:

@@ -2,22 +2,20 @@
 
 import contextlib
 import dataclasses
-import importlib.metadata
-import platform
 import time
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from sevnet_jax.data import pipeline, sources
-from sevnet_jax.inference import weights
+from sevnet_jax.data import pipeline
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import Checkpoints
+from sevnet_jax.training.export import export_weights
 from sevnet_jax.training.logs import Log, clock
 from sevnet_jax.training.objective import Objective
-from sevnet_jax.training.recipe import Recipe, to_config
+from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.training.signals import catch_signals
 from sevnet_jax.training.state import TrainState, create_state, empty_tally
 from sevnet_jax.training.step import make_step
@@ -122,7 +120,9 @@ class _Run:
             self._train(stopped, profile)
         self.checkpoints.wait()
         if int(self.state.step) >= recipe.steps:
-            parallel.on_first(self._write_weights)
+            path = self.folder / WEIGHTS
+            parallel.on_first(lambda: export_weights(path, self.state, recipe))
+            self.say(f"weights: {path}")
         return self.state
 
     def _train(self, stopped, profile: bool) -> None:
@@ -277,29 +277,6 @@ class _Run:
             jax.block_until_ready(self.state)
             jax.profiler.stop_trace()
             self.say(f"profile of {len(profiled)} steps: {self.folder / 'profile'}")
-
-    def _write_weights(self) -> None:
-        params = jax.tree.map(
-            lambda a: np.asarray(a.addressable_data(0)), self.state.kept_params
-        )
-        config = to_config(self.recipe).to_dict()
-        for key in ("source", "validation_source"):
-            config[key] = sources.without_paths(config[key])
-        packages = ("sevnet_jax", "jax", "flax", "optax")
-        provenance = {
-            "recipe": config,
-            "step": int(self.state.step),
-            "averaged": self.state.average is not None,
-            "skipped": int(self.state.tally.skipped),
-            "devices": parallel.describe_devices(),
-            "versions": {
-                "python": platform.python_version(),
-                **{name: importlib.metadata.version(name) for name in packages},
-            },
-        }
-        path = self.folder / WEIGHTS
-        weights.save_weights(path, params, config["model"], provenance)
-        self.say(f"weights: {path}")
 
 
 def _divides(every: int, step: int, last: int) -> bool:

@@ -1,0 +1,36 @@
+"""A picture between its file and the network."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+ORIENTATION = 274  # the tag, in EXIF and in TIFF
+
+
+class Refused(ValueError):
+    """A file that is not read or written, and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """Pixels as the file has them, and what else the file says.
+
+    `pixels` is [H, W], [H, W, C] or, for a TIFF of several pages, [N, H, W, C].
+    """
+
+    pixels: np.ndarray
+    icc: bytes | None = None
+    exif: bytes | None = None
+    dpi: tuple[float, float] | None = None
+    orientation: int = 1  # as in EXIF
+    tiff: dict[str, Any] = dataclasses.field(default_factory=dict)
+    note: str = ""  # what is worth saying about how it was read
+
+
+def check_size(width: int, height: int, most_pixels: int) -> None:
+    if width * height > most_pixels:
+        raise Refused(
+            f"{width}x{height} is more than {most_pixels} pixels; if it is to be "
+            "believed, raise --max-pixels"
+        )

@@ -1,0 +1,113 @@
+"""TIFF files at full precision: 8 and 16 bit, floats, stacks."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import tifffile
+
+from sevnet_jax.inference.picture import ORIENTATION, Picture, Refused, check_size
+
+HEADS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+ENDINGS = (".tif", ".tiff")
+JPEG = (6, 7)  # compression
+# Description, maker, model, program, date, author, rights.
+TEXTS = (270, 271, 272, 305, 306, 315, 33432)
+ICC = 34675
+
+
+def read(path: Path, most_pixels: int) -> Picture:
+    """Returns the image or the stack in a TIFF file."""
+    with tifffile.TiffFile(path) as file:
+        page, series = file.pages[0], file.series[0]
+        if len(file.series) > 1:
+            raise Refused(f"a TIFF of {len(file.series)} different images; split it")
+        count = math.prod(series.shape) // page.samplesperpixel
+        check_size(page.imagewidth, count // page.imagewidth, most_pixels)
+        kind = page.photometric.name
+        colour = kind == "RGB" or (kind == "YCBCR" and page.compression in JPEG)
+        if not colour and kind not in ("MINISBLACK", "MINISWHITE"):
+            raise Refused(f"a TIFF of kind {kind}; convert it to grey or RGB first")
+        if page.bitspersample != 8 * page.dtype.itemsize:
+            raise Refused(f"a TIFF of {page.bitspersample} bit; convert it to 8 or 16")
+        pixels, axes = series.asarray(), series.axes
+        if kind == "MINISWHITE":
+            if pixels.dtype.kind != "u":
+                raise Refused("an inverted TIFF of floats; convert it first")
+            pixels = np.iinfo(pixels.dtype).max - pixels
+        if axes.startswith("S"):
+            pixels, axes = np.moveaxis(pixels, 0, -1), axes[1:] + "S"
+        if not axes.endswith(("YX", "YXS")):
+            raise Refused(f"a TIFF with the axes {axes}; only stacks of images work")
+        plain = pixels if axes.endswith("S") else pixels[..., None]
+        pages = plain.reshape(-1, *plain.shape[-3:])
+        single = len(pages) == 1 and pixels.ndim <= 3
+        texts = [
+            (code, 2, 0, str(page.tags[code].value).encode(), True)
+            for code in TEXTS
+            if code in page.tags and '"shape"' not in str(page.tags[code].value)
+        ]
+        orientation = page.tags[ORIENTATION].value if ORIENTATION in page.tags else 1
+        return Picture(
+            (pages[0] if axes.endswith("S") else pages[0, ..., 0]) if single else pages,
+            icc=page.tags[ICC].value if ICC in page.tags else None,
+            dpi=_dpi(page),
+            orientation=int(orientation),
+            tiff={
+                "shape": pixels.shape,
+                "photometric": "rgb" if colour else "minisblack",
+                "compression": page.compression,
+                "extrasamples": page.extrasamples or None,
+                "resolution": _resolution(page),
+                "texts": texts,
+            },
+            note="without its smaller copies" if page.subifds else "",
+        )
+
+
+def _resolution(page) -> tuple[tuple[float, float], int] | None:
+    """X and Y as they are, and the number of their unit."""
+    try:
+        x, y = (page.tags[f"{axis}Resolution"].value for axis in "XY")
+        unit = page.tags["ResolutionUnit"].value if "ResolutionUnit" in page.tags else 2
+        return (x[0] / x[1], y[0] / y[1]), int(unit)
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+def _dpi(page) -> tuple[float, float] | None:
+    found = _resolution(page)
+    if found is None or found[1] not in (2, 3):
+        return None
+    scale = 1.0 if found[1] == 2 else 2.54
+    return found[0][0] * scale, found[0][1] * scale
+
+
+def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
+    """Writes a TIFF file, compressed as the source was, if that loses nothing."""
+    colours = pixels.shape[-1] if pixels.ndim > 2 else 1
+    default = "rgb" if colours > 2 else "minisblack"
+    tags = list(source.tiff.get("texts", ()))
+    if source.icc:
+        tags.append((ICC, 7, len(source.icc), source.icc, True))
+    if source.orientation != 1:
+        tags.append((ORIENTATION, 3, 1, source.orientation, True))
+    compression = source.tiff.get("compression", 8)
+    if compression in JPEG:  # it would lose some of what was won
+        compression = 8
+    shape = source.tiff.get("shape", pixels.shape)
+    nested = len(shape) > 3 + (colours > 2)
+    resolution = source.tiff.get("resolution") or (source.dpi and (source.dpi, 2))
+    tifffile.imwrite(
+        path,
+        pixels.reshape(shape),
+        photometric=source.tiff.get("photometric", default),
+        compression=compression,
+        extrasamples=source.tiff.get("extrasamples")
+        or (["unassalpha"] if colours in (2, 4) else None),
+        resolution=resolution[0] if resolution else None,
+        resolutionunit=resolution[1] if resolution else None,
+        software=False,
+        metadata={} if nested else None,  # tifffile's own note on the shape
+        extratags=tags,
+    )
