@@ -18,6 +18,7 @@ import numpy as np
 import optax
 import torch
 import torch_sevnet
+import training
 
 from sevnet_jax import create_model
 from sevnet_jax.evaluation.complexity import count_macs
@@ -191,8 +192,10 @@ def main(argv: list[str] | None = None) -> int:
     cases = [c for c in CASES if args.only in (None, c.preset)]
     peak = measure_gemm()
     results = [run_case(case, args.rounds) for case in cases]
+    loop = training.measure_loop(args.rounds)
     if args.json:
-        print(json.dumps({"gemm_gflops": peak / 1e9, "cases": results}, indent=2))
+        found = {"gemm_gflops": peak / 1e9, "cases": results, "loop": loop}
+        print(json.dumps(found, indent=2))
         return 0
     print(f"GEMM peak {peak / 1e9:.0f} GFLOP/s; ratio = JAX time / PyTorch time")
     rows = [
@@ -211,6 +214,7 @@ def main(argv: list[str] | None = None) -> int:
     ]
     header = ["case", "ratio", "goal", "JAX s", *(f"{n} s" for n in LAYOUTS)]
     print(format_table([*header, "GFLOP/s", "of peak", "compile s", "diff"], rows))
+    print(training.describe_loop(loop))
     return 0
 
 

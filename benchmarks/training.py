@@ -97,6 +97,14 @@ def measure_loop(rounds: int) -> dict:
     return {"bare_seconds": min(bare), "loop_seconds": in_loop}
 
 
+def describe_loop(timed: dict) -> str:
+    ratio = timed["loop_seconds"] / timed["bare_seconds"]
+    return (
+        f"sevnet_s, 8x64x64: bare step {timed['bare_seconds']:.3f} s, in the loop "
+        f"{timed['loop_seconds']:.3f} s, ratio {ratio:.3f} (goal 1.05)"
+    )
+
+
 def measure_memory(preset: str) -> dict[str, dict[str, int]]:
     """Bytes without and with remat: kept for the backward pass, and XLA's here."""
     found = {}
@@ -165,11 +173,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.json:
         print(json.dumps({**timed, "memory": memory, "shares": shares}, indent=2))
         return 0
-    ratio = timed["loop_seconds"] / timed["bare_seconds"]
-    print(
-        f"sevnet_s, 8x64x64: bare step {timed['bare_seconds']:.3f} s, in the loop "
-        f"{timed['loop_seconds']:.3f} s, ratio {ratio:.3f} (goal 1.05)"
-    )
+    print(describe_loop(timed))
     print("sevnet, 4x128x128, memory beside the state, MB:")
     rows = [
         [name, *(f"{found[key] / 2**20:.0f}" for key in ("kept", "xla"))]
