@@ -137,7 +137,9 @@ def test_kills_during_a_save_change_nothing(run_training, undisturbed, tmp_path)
     assert_same_run(undisturbed, tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_a_run_cleanly(start_training, tmp_path, number):
     process = start_training(tmp_path, "--config.steps=100000")
     wait_for(tmp_path / "metrics.jsonl", process, lines=2)

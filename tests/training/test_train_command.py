@@ -84,6 +84,7 @@ def test_divergence_ends_a_run_with_the_last_good_state(run_training, tmp_path):
     assert not (tmp_path / "weights.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_bfloat16_and_remat_train(run_training, tmp_path):
     code, output = run_training(
         tmp_path,
@@ -96,7 +97,7 @@ def test_bfloat16_and_remat_train(run_training, tmp_path):
     assert (tmp_path / "weights.safetensors").exists()
 
 
-@pytest.mark.parametrize("steps", [1, 18])
+@pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.slow), 18])
 def test_a_profile_is_written(run_training, tmp_path, steps):
     code, output = run_training(tmp_path, f"--config.steps={steps}", "--profile")
     assert code == 0, output
