@@ -116,7 +116,7 @@ class Denoiser:
         _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
         centre = 0.0
         if model.centre == "image":
-            centre = np.mean(np.ldexp(image.astype(np.float64), -exponent))
+            centre = np.mean([np.mean(_scale(row, -exponent)) for row in image])
         padded = tiling.pad_to_multiple(image, model.multiple)
         margin = FAST_MARGIN if fast else model.reach
         margin = -(-margin // model.multiple) * model.multiple
@@ -129,14 +129,11 @@ class Denoiser:
         for r, c in progress(windows):
             row, column = rows[r], columns[c]
             seen = np.s_[row.start : row.stop, column.start : column.stop]
-            noisy = np.ldexp(padded[seen].astype(np.float64), -exponent)
-            residual = self._find_residual(
-                (noisy - centre).astype(np.float32), ensemble
-            )
-            restored = np.ldexp(noisy + strength * residual, exponent)
+            noisy = (_scale(padded[seen], -exponent) - centre).astype(np.float32)
+            residual = self._find_residual(noisy, ensemble) * np.float32(strength)
             if fast:
                 weight = blend_rows[r][:, None, None] * blend_columns[c][None, :, None]
-                result[seen] += weight * restored
+                result[seen] += weight * (padded[seen] + _scale(residual, exponent))
                 continue
             kept = np.s_[
                 row.keep_start : row.keep_stop, column.keep_start : column.keep_stop
@@ -145,7 +142,8 @@ class Denoiser:
                 row.keep_start - row.start : row.keep_stop - row.start,
                 column.keep_start - column.start : column.keep_stop - column.start,
             ]
-            result[kept] = _to_type(restored[inside], image.dtype)
+            restored = padded[kept] + _scale(residual[inside], exponent)
+            result[kept] = _to_type(restored, image.dtype)
         result = result[:height, :width]
         return _to_type(result, image.dtype) if fast else result
 
@@ -183,6 +181,10 @@ def _check(image: np.ndarray, strength: float) -> None:
             raise ValueError(
                 f"{bad} of {image.size} values are NaN or infinite; replace them first"
             )
+
+
+def _scale(values: np.ndarray, exponent: int) -> np.ndarray:
+    return np.ldexp(values.astype(np.float64), exponent)
 
 
 def _to_type(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
