@@ -167,8 +167,10 @@ def find_sources(
             for p in sorted(path.rglob("*") if recursive else path.iterdir())
             if p.suffix.lower() in images.ENDINGS and p.is_file() and not is_ours(p)
         ]
-        if out is not None and out.resolve() != path.resolve():
-            found = [p for p in found if out.resolve() not in p.resolve().parents]
+        inside = out is not None and path.resolve() in out.resolve().parents
+        if recursive and inside:
+            # What is in there may be results of ours or somebody's originals.
+            raise ValueError(f"{out} is inside of {text!r}; take a folder outside")
         if not found:
             hint = "" if recursive else "; --recursive looks deeper"
             raise ValueError(f"no images in the folder {text!r}{hint}")

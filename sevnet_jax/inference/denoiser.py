@@ -10,6 +10,7 @@ import numpy as np
 
 from sevnet_jax.inference import tiling
 from sevnet_jax.inference.weights import Weights, load_weights
+from sevnet_jax.models import ops
 from sevnet_jax.runtime import compiler_options
 
 DEFAULT = "sevnet_s"
@@ -117,7 +118,7 @@ class Denoiser:
         centre = 0.0
         if model.centre == "image":
             centre = np.mean([np.mean(_scale(row, -exponent)) for row in image])
-        padded = tiling.pad_to_multiple(image, model.multiple)
+        padded = ops.pad_to_multiple(image[None], model.multiple)[0]
         margin = FAST_MARGIN if fast else model.reach
         margin = -(-margin // model.multiple) * model.multiple
         rows, columns = tiling.plan(

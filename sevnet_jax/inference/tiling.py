@@ -80,19 +80,6 @@ def blend(spans: list[Span]) -> list[np.ndarray]:
     ]
 
 
-def pad_to_multiple(image: np.ndarray, multiple: int) -> np.ndarray:
-    """Returns [H, W, C] extended as the network extends it."""
-    for axis in (0, 1):
-        side = image.shape[axis]
-        missing = -side % multiple
-        if missing:
-            widths = [(0, 0)] * image.ndim
-            widths[axis] = (0, missing)
-            mode = "reflect" if missing < side else "edge"
-            image = np.pad(image, widths, mode=mode)
-    return image
-
-
 def _side(length: int, count: int, margin: int, multiple: int) -> int:
     """The length of each of `count` windows that cover an axis with their margins."""
     return min(

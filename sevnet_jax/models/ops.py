@@ -100,15 +100,16 @@ def depth_to_space(x: Array, factor: int) -> Array:  # [B, H, W, ffC] -> [B, fH,
 def pad_to_multiple(x: Array, multiple: int) -> Array:  # [B, H, W, C] -> [B, H', W', C]
     """`x` extended at the bottom and right by reflection, or by its edge if too short.
 
-    Degree 1.
+    Degree 1. NumPy arrays stay such, of whatever type.
     """
+    pad = np.pad if isinstance(x, np.ndarray) else jnp.pad
     for axis in (1, 2):
         side = x.shape[axis]
         missing = -side % multiple
         if missing:
             widths = [(0, 0)] * x.ndim
             widths[axis] = (0, missing)
-            x = jnp.pad(x, widths, mode="reflect" if missing < side else "edge")
+            x = pad(x, widths, mode="reflect" if missing < side else "edge")
     return x
 
 

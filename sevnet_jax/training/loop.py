@@ -206,8 +206,9 @@ class _Run:
         self.checkpoints.wait()
 
     def _save(self, step: int, score: float | None = None) -> None:
-        self.checkpoints.save(step, self.state, score)
-        self._saved = step
+        if step > self._saved:
+            self.checkpoints.save(step, self.state, score)
+            self._saved = step
 
     def _next(self, batches) -> dict:
         try:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevnet_jax.inference import tiling
-from sevnet_jax.models import ops
 
 
 @given(
@@ -57,10 +56,3 @@ def test_24_megapixels_cost_a_fifth_more():
     rows, columns = tiling.plan(4000, 6000, 104, 8, 3_200_000)
     pixels = len(rows) * rows[0].stop * len(columns) * columns[0].stop
     assert 1 < pixels / 24e6 < 1.2
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 3), (5, 9, 3), (8, 16, 1), (17, 3, 3)])
-def test_padding_is_the_networks(rng, shape):
-    image = rng.uniform(size=shape).astype(np.float32)
-    expected = ops.pad_to_multiple(image[None], 8)[0]
-    np.testing.assert_array_equal(tiling.pad_to_multiple(image, 8), expected)

@@ -125,3 +125,11 @@ def test_what_is_no_batch_of_images_is_named(x, words):
 def test_a_kernel_for_other_channels_is_named():
     with pytest.raises(ValueError, match="takes 4 channels"):
         ops.convolve(jnp.zeros((1, 8, 8, 3)), jnp.zeros((3, 3, 4, 2)))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 3), (2, 5, 9, 3), (1, 8, 16, 1)])
+def test_padding_is_the_same_in_numpy(rng, shape):
+    x = rng.uniform(size=shape).astype(np.float32)
+    padded = ops.pad_to_multiple(x, 8)
+    assert isinstance(padded, np.ndarray)
+    np.testing.assert_array_equal(padded, ops.pad_to_multiple(jnp.asarray(x), 8))
