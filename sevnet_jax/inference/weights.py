@@ -75,16 +75,14 @@ def load_weights(path: str | Path) -> Weights:
         provenance = json.loads(metadata["provenance"])
         model = create_model(**config)
         wanted = metadata.pop("sha256")
-        expected = _expected(model)
     except (KeyError, ValueError, TypeError) as error:
         raise ValueError(f"{path} is of a model we do not know: {error}") from None
     digest = _digest(arrays, metadata)
     if digest != wanted:
         raise ValueError(f"{path} is damaged: its sha256 is not the one it was given")
-    _check(path, arrays, expected)
-    params = traverse_util.unflatten_dict(
-        {name: jnp.asarray(array) for name, array in arrays.items()}, sep="/"
-    )
+    params = traverse_util.unflatten_dict(arrays, sep="/")
+    check_fit(path, params, model)
+    params = jax.tree.map(jnp.asarray, params)
     return Weights(model, params, config, provenance, digest)
 
 
@@ -95,7 +93,13 @@ def _expected(model: SEVNet) -> dict[str, jax.ShapeDtypeStruct]:
     return traverse_util.flatten_dict(dict(shapes), sep="/")
 
 
-def _check(path: Path, arrays: Mapping[str, np.ndarray], expected: Mapping) -> None:
+def check_fit(path: str | Path, params: Any, model: SEVNet) -> None:
+    """Raises ValueError unless names, shapes and types are the model's, all finite."""
+    arrays = traverse_util.flatten_dict(dict(params), sep="/")
+    try:
+        expected = _expected(model)
+    except ValueError as error:  # fields that do not go together
+        raise ValueError(f"{path} is of a model we do not know: {error}") from None
     for name in sorted({*arrays, *expected}):
         if name not in arrays:
             raise ValueError(f"{path} lacks {name}")

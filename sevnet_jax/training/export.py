@@ -1,4 +1,4 @@
-"""The weights of a run as one file, with where they come from."""
+"""The weights of a run: the file it may start from, and the one it ends with."""
 
 import importlib.metadata
 import platform
@@ -16,14 +16,29 @@ from sevnet_jax.training.state import TrainState
 PACKAGES = ("sevnet_jax", "jax", "flax", "optax")
 
 
-def export_weights(path: Path, state: TrainState, recipe: Recipe) -> None:
-    """Writes the averaged weights of a state; folders are named without their paths."""
+def load_start(recipe: Recipe) -> weights.Weights | None:
+    """Returns what `init_weights` names, if anything; it must fit the model."""
+    if not recipe.init_weights:
+        return None
+    found = weights.load_weights(recipe.init_weights)
+    weights.check_fit(recipe.init_weights, found.params, recipe.build_model())
+    return found
+
+
+def export_weights(
+    path: Path, state: TrainState, recipe: Recipe, start: weights.Weights | None = None
+) -> None:
+    """Writes the averaged weights of a state; folders are named without their paths.
+
+    What the run started from is recorded with all of its own past.
+    """
     params = jax.tree.map(
         lambda array: np.asarray(array.addressable_data(0)), state.kept_params
     )
     config = to_config(recipe).to_dict()
     for key in ("source", "validation_source"):
         config[key] = sources.without_paths(config[key])
+    config["init_weights"] = Path(config["init_weights"]).name
     provenance = {
         "recipe": config,
         "step": int(state.step),
@@ -35,4 +50,6 @@ def export_weights(path: Path, state: TrainState, recipe: Recipe) -> None:
             **{name: importlib.metadata.version(name) for name in PACKAGES},
         },
     }
+    if start is not None:
+        provenance["start"] = {"sha256": start.sha256, **start.provenance}
     weights.save_weights(path, params, config["model"], provenance)

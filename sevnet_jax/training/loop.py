@@ -12,7 +12,7 @@ from sevnet_jax.data import pipeline
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import Checkpoints
-from sevnet_jax.training.export import export_weights
+from sevnet_jax.training.export import export_weights, load_start
 from sevnet_jax.training.logs import Log, clock
 from sevnet_jax.training.objective import Objective
 from sevnet_jax.training.recipe import Recipe
@@ -88,14 +88,16 @@ class _Run:
         self.validation = validation
         self.objective = Objective(recipe)
         whole = parallel.replicated(mesh)
+        self.given = parallel.on_all(lambda: load_start(recipe))
         create = jax.jit(
-            lambda: create_state(self.objective.model, recipe), out_shardings=whole
+            lambda params: create_state(self.objective.model, recipe, params),
+            out_shardings=whole,
         )
         self.checkpoints = Checkpoints(
             folder / "checkpoints", recipe.keep_last, recipe.keep_every
         )
         stack.callback(self.checkpoints.close)
-        state = create()
+        state = create(self.given.params if self.given else None)
         self.state = self.checkpoints.restore(state) or state
         self.start = self._saved = int(self.state.step)
         self.log = None
@@ -121,7 +123,9 @@ class _Run:
         self.checkpoints.wait()
         if int(self.state.step) >= recipe.steps:
             path = self.folder / WEIGHTS
-            parallel.on_first(lambda: export_weights(path, self.state, recipe))
+            parallel.on_first(
+                lambda: export_weights(path, self.state, recipe, self.given)
+            )
             self.say(f"weights: {path}")
         return self.state
 

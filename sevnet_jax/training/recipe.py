@@ -34,6 +34,7 @@ class Recipe:
     seed: int = 0  # of the weights and the data
 
     # Optimisation.
+    init_weights: str = ""  # a weights file to start from; empty: random weights
     steps: int = 200_000
     epochs: int = 0  # if not 0, takes the place of `steps`
     loss: str = "l1"

@@ -55,12 +55,13 @@ def empty_tally(skipped: int = 0, skipped_in_row: int = 0) -> Tally:
     )
 
 
-def create_state(model: nn.Module, recipe: Recipe) -> TrainState:
-    """Returns the state before the first step, as the seed has it."""
+def create_state(model: nn.Module, recipe: Recipe, params: Any = None) -> TrainState:
+    """Returns the state before the first step, of `params` or as the seed has it."""
     # The counter-based generator compiles in a tenth of the default one's time.
     key = jax.random.key(recipe.seed, impl="rbg")
     image = jnp.zeros((1, INIT_SIDE, INIT_SIDE, model.channels), jnp.float32)
-    params = model.init(key, image)
+    if params is None:
+        params = model.init(key, image)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,

@@ -1,0 +1,64 @@
+"""A run may start from weights, and its own weights tell from which."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from sevnet_jax.inference.weights import load_weights
+from sevnet_jax.training.export import load_start
+from sevnet_jax.training.loop import train
+from sevnet_jax.training.recipe import Recipe
+
+
+@pytest.fixture
+def recipe(tmp_path, rng):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(photos / "a.png")
+    return Recipe(
+        model={"name": "sevnet_s", "width": 4, "blocks": (1,)},
+        source=str(photos),
+        batch_size=1,
+        patch_size=16,
+        steps=1,
+        validation_source=str(photos),
+        validation_images=1,
+        validation_size=16,
+    )
+
+
+def test_a_run_goes_on_from_the_weights_of_another(recipe, tmp_path):
+    train(recipe, tmp_path / "first")
+    file = tmp_path / "first" / "weights.safetensors"
+    first = load_weights(file)
+    again = dataclasses.replace(
+        recipe, init_weights=str(file), seed=5, learning_rate=1e-9, ema_decay=0.0
+    )
+    train(again, tmp_path / "second")
+    second = load_weights(tmp_path / "second" / "weights.safetensors")
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-8),
+        first.params,
+        second.params,
+    )
+    assert second.provenance["start"]["sha256"] == first.sha256
+    assert second.provenance["start"]["recipe"]["seed"] == 0
+    assert second.provenance["recipe"]["init_weights"] == file.name  # without its path
+
+
+def test_without_a_file_the_seed_decides(recipe):
+    assert load_start(recipe) is None
+
+
+def test_weights_of_another_model_are_refused(recipe, project):
+    bundled = dataclasses.replace(
+        recipe, init_weights=str(project / "sevnet_jax/weights/sevnet_s.safetensors")
+    )
+    with pytest.raises(ValueError, match=r"the model has"):
+        load_start(bundled)
+    missing = dataclasses.replace(recipe, init_weights="none.safetensors")
+    with pytest.raises(ValueError, match=r"no weights file 'none.safetensors'"):
+        load_start(missing)
