@@ -6,6 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 
+def check_writable(path: str | Path, what: str) -> None:
+    """Raises ValueError, before any work is done, if no file can be written there."""
+    path = Path(path)
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"cannot write the {what} {str(path)!r}")
+
+
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     """Lets `write` fill a temporary file beside `path`, then puts it in place.
 

@@ -93,6 +93,14 @@ def read(path: str | Path) -> np.ndarray:
         return decode(file)
 
 
+def read_named(path: str | Path) -> np.ndarray:
+    """Returns what `read` does; whatever goes wrong, the ValueError names the file."""
+    try:
+        return read(path)
+    except Exception as error:  # decoders raise errors of many kinds
+        raise ValueError(f"cannot read the image {str(path)!r}: {error}") from error
+
+
 def read_size(path: str | Path) -> tuple[int, int]:
     """Returns height and width from the file's head, without decoding it."""
     from PIL import Image
@@ -115,6 +123,21 @@ def extensions() -> set[str]:
     # EPS starts an interpreter of PostScript: not for files of unknown origin.
     kinds = set(Image.OPEN) - {"EPS"}
     return {ending for ending, kind in known.items() if kind in kinds}
+
+
+def list_files(folder: str | Path) -> list[Path]:
+    """Returns the image files below a folder, in the order of their paths."""
+    if not Path(folder).is_dir():
+        raise ValueError(f"no folder {str(folder)!r}")
+    endings = extensions()
+    found = sorted(
+        path
+        for path in Path(folder).rglob("*")
+        if path.suffix.lower() in endings and path.is_file()
+    )
+    if not found:
+        raise ValueError(f"no images in {str(folder)!r}")
+    return found
 
 
 def to_float(pixels: np.ndarray) -> np.ndarray:

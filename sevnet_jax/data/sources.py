@@ -106,16 +106,7 @@ class Folder(Source):
 
     def __init__(self, path: str | Path, min_side: int = 1, cache: Cache | None = None):
         super().__init__(str(path), 0, min_side, cache or Cache())
-        if not Path(path).is_dir():
-            raise ValueError(f"no folder {str(path)!r}")
-        endings = images.extensions()
-        found = sorted(
-            p
-            for p in Path(path).rglob("*")
-            if p.suffix.lower() in endings and p.is_file()
-        )
-        if not found:
-            raise ValueError(f"no images in {str(path)!r}")
+        found = images.list_files(path)
         self._paths = [p for p in found if self._fits(p)]
         self._count = len(self._paths)
         if not self._paths:

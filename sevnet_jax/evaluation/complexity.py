@@ -2,13 +2,17 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax.extend import core
+
+from sevnet_jax.runtime import compiler_options
 
 # Parameters and MACs at 256x256 in the paper's complexity table.
 PAPER = {"sevnet": (31.32e6, 158.69e9), "sevnet_lw": (16.28e6, 76.50e9)}
@@ -26,6 +30,7 @@ class Complexity:
     macs_per_pixel: float
     paper_params: float | None  # only for the size that the paper reports
     paper_macs: float | None
+    seconds: float | None = None  # on this machine
 
 
 def measure_complexity(name: str, model: nn.Module, size: int = 256) -> Complexity:
@@ -39,6 +44,20 @@ def measure_complexity(name: str, model: nn.Module, size: int = 256) -> Complexi
     return Complexity(
         name, size, count_params(params), macs, macs / size**2, paper[0], paper[1]
     )
+
+
+def measure_seconds(model: nn.Module, size: int = 256, rounds: int = 3) -> float:
+    """Returns the best time of a compiled forward pass, random weights and image."""
+    image = jnp.asarray(np.random.default_rng(0).uniform(size=(1, size, size, 3)), "f4")
+    params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), image[:, :8, :8])
+    restore = jax.jit(model.apply, compiler_options=compiler_options())
+    jax.block_until_ready(restore(params, image))
+    best = math.inf
+    for _ in range(rounds):
+        began = time.perf_counter()
+        jax.block_until_ready(restore(params, image))
+        best = min(best, time.perf_counter() - began)
+    return best
 
 
 def count_params(params: Any) -> int:

@@ -4,15 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from PIL import Image
 
-from sevnet_jax.evaluation import metrics
-from sevnet_jax.evaluation.report import format_table, save_figure
+from sevnet_jax.evaluation import metrics, sheet
+from sevnet_jax.evaluation.report import format_table
+from sevnet_jax.evaluation.sheet import Panel
 
 NOISY = "_noisy_"  # NAME_noisy_LAW.png beside NAME_clean.png
-GAP, CAPTION, DPI = 8, 26, 100
-INK = "#222222"
 
 
 def find_samples(folder: Path) -> list[tuple[str, str, Path, Path]]:
@@ -40,7 +38,7 @@ def run(denoise: Callable[[np.ndarray], np.ndarray], folder: Path, out: Path) ->
         rows.append(
             [name, law, f"{before:.2f}", f"{after:.2f}", *(f"{s:.3f}" for s in ssims)]
         )
-        pictures.append((law, before, after, noisy, restored, clean))
+        pictures.append((law, before, after, noisy, restored))
     draw(pictures, out)
     header = [
         "sample",
@@ -55,25 +53,6 @@ def run(denoise: Callable[[np.ndarray], np.ndarray], folder: Path, out: Path) ->
 
 def draw(pictures: list[tuple], out: Path) -> None:
     """Writes a column for each sample: noisy above, restored below."""
-    height, width = pictures[0][3].shape[:2]
-    total_width = len(pictures) * (width + GAP) + GAP
-    total_height = 2 * (height + CAPTION) + GAP
-    figure = Figure(figsize=(total_width / DPI, total_height / DPI), dpi=DPI)
-    for column, (law, before, after, noisy, restored, _) in enumerate(pictures):
-        left = GAP + column * (width + GAP)
-        panels = [
-            (noisy, f"{law}, {before:.1f} dB"),
-            (restored, f"restored, {after:.1f} dB"),
-        ]
-        for row, (image, caption) in enumerate(panels):
-            bottom = total_height - (row + 1) * (height + CAPTION)
-            # One pixel of the sample a pixel of the picture: noise must not be resized.
-            figure.figimage(image, left, bottom, origin="upper")
-            figure.text(
-                left / total_width,
-                (bottom + height + 5) / total_height,
-                caption,
-                fontsize=11,
-                color=INK,
-            )
-    save_figure(figure, out, dpi=DPI)
+    above = [Panel(f"{law}, {before:.1f} dB", n) for law, before, _, n, _ in pictures]
+    below = [Panel(f"restored, {after:.1f} dB", r) for _, _, after, _, r in pictures]
+    sheet.draw([above, below], out)

@@ -1,13 +1,12 @@
 """Tables as text and figures as files."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from sevnet_jax.evaluation.complexity import Complexity
-from sevnet_jax.files import write_atomically
+from sevnet_jax.files import check_writable, write_atomically
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -43,11 +42,12 @@ def complexity_table(models: Sequence[Complexity]) -> str:
             *cells(model.params, model.paper_params, 1e6),
             *cells(model.macs, model.paper_macs, 1e9),
             f"{model.macs_per_pixel / 1e3:.0f}",
+            "-" if model.seconds is None else f"{1e3 * model.seconds:.0f}",
         ]
         for model in models
     ]
     header = ["model", "params (M)", "paper", "diff"]
-    header += ["GMACs", "paper", "diff", "kMACs/pixel"]
+    header += ["GMACs", "paper", "diff", "kMACs/pixel", "ms here"]
     return format_table(header, rows)
 
 
@@ -63,6 +63,4 @@ def check_figure_path(path: str | Path) -> None:
     formats = Figure().canvas.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in formats:
         raise ValueError(f"cannot draw {str(path)!r}; end it in .png, .pdf or .svg")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ValueError(f"cannot write the figure {str(path)!r}")
+    check_writable(path, "figure")

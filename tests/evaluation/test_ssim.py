@@ -1,4 +1,4 @@
-"""SSIM against a plain oracle and known values."""
+"""SSIM against a plain oracle, scikit-image, and known values."""
 
 import numpy as np
 import pytest
@@ -35,6 +35,38 @@ def test_ssim_is_its_definition(rng, shape):
     a = rng.integers(0, 256, shape, np.uint8)
     b = np.clip(a + rng.normal(size=shape) * 20, 0, 255).astype(np.uint8)
     assert metrics.ssim(a, b) == pytest.approx(oracle(a, b), abs=1e-9)
+
+
+@pytest.mark.parametrize("level", [2, 20, 90])
+def test_ssim_and_psnr_are_those_of_scikit_image(rng, level):
+    from skimage import metrics as others
+
+    rows, columns = np.mgrid[:70, :90]
+    smooth = np.stack([rows * 2, columns * 2, rows + columns], -1)
+    a = np.clip(smooth, 0, 255).astype(np.uint8)
+    b = np.clip(a + rng.normal(size=a.shape) * level, 0, 255).astype(np.uint8)
+    _, full = others.structural_similarity(
+        a,
+        b,
+        gaussian_weights=True,
+        sigma=1.5,
+        use_sample_covariance=False,
+        data_range=255,
+        channel_axis=-1,
+        full=True,
+    )
+    valid = full[5:-5, 5:-5].mean()
+    assert metrics.ssim(a, b) == pytest.approx(valid, abs=1e-6)
+    theirs = others.peak_signal_noise_ratio(a, b, data_range=255)
+    assert metrics.psnr(a, b) == pytest.approx(theirs, abs=1e-6)
+
+
+def test_a_reference_serves_many_images(rng):
+    clean, first, second = rng.integers(0, 256, (3, 20, 24, 3), np.uint8)
+    reference = metrics.Reference(clean)
+    for image in (first, second, first):
+        assert reference.ssim(image) == metrics.ssim(image, clean)
+        assert reference.psnr(image) == metrics.psnr(image, clean)
 
 
 def test_equal_images_score_one(rng):

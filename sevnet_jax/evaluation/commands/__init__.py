@@ -1,0 +1,1 @@
+"""The commands of eval.py: each module has HELP, add_arguments(parser), run(args)."""

@@ -1,0 +1,38 @@
+"""eval.py complexity."""
+
+import argparse
+import dataclasses
+import json
+
+from sevnet_jax import models
+from sevnet_jax.evaluation import complexity, report
+from sevnet_jax.evaluation.commands.arguments import whole_number
+
+HELP = "parameters, MACs and time of every preset, beside the paper's"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--size", type=whole_number(1), default=256, help="image side (256)"
+    )
+    parser.add_argument(
+        "--no-time", action="store_true", help="only count: seconds, not a minute"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    found = []
+    for name in models.list_models():
+        model = models.create_model(name)
+        counted = complexity.measure_complexity(name, model, args.size)
+        if not args.no_time:
+            seconds = complexity.measure_seconds(model, args.size)
+            counted = dataclasses.replace(counted, seconds=seconds)
+        found.append(counted)
+    if args.json:
+        print(json.dumps([dataclasses.asdict(model) for model in found], indent=2))
+        return 0
+    print(f"One image of {args.size}x{args.size}, MACs of all convolutions:")
+    print(report.complexity_table(found))
+    return 0

@@ -1,0 +1,82 @@
+"""eval.py table."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from sevnet_jax.data import noise
+from sevnet_jax.evaluation import protocol, runner, scenes, tables
+from sevnet_jax.evaluation.commands import arguments
+
+HELP = "mean PSNR and SSIM of weights and methods on image sets, beside the paper's"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data(parser)
+    parser.add_argument(
+        "--noise",
+        nargs="+",
+        default=list(noise.PAPER_COLUMNS),
+        metavar="N",
+        help="names of noises (all columns of the paper's tables)",
+    )
+    parser.add_argument(
+        "--pairs",
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="real noisy images with references, NAME_real and NAME_mean; or two "
+        "folders as NOISY,REFERENCE",
+    )
+    arguments.add_methods(parser)
+    parser.add_argument(
+        "--paper",
+        choices=tables.PAPER_ROWS,
+        default="all",
+        help="which of the paper's rows stand beside (all)",
+    )
+    parser.add_argument(
+        "--out",
+        default="runs/table",
+        help="folder for table.txt, .md, .tex, .json and scores.csv (runs/table)",
+    )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", nargs="+", default=[], metavar="FOLDER", help="clean images"
+    )
+    parser.add_argument("--seed", type=arguments.whole_number(0), default=0)
+    parser.add_argument(
+        "--limit", type=arguments.whole_number(1), help="images of each folder"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    found = [
+        *(s for d in args.data for s in find_scenes(args, d)),
+        *(s for p in args.pairs for s in scenes.from_pairs(p, args.limit)),
+    ]
+    if not found:
+        raise ValueError("give --data FOLDER of clean images, or --pairs FOLDER")
+    methods = arguments.open_methods(args)
+    result = runner.run(found, methods, Path(args.out), args.seed)
+    means = protocol.summarize(result.scores)
+    built = tables.build(means, args.paper, args.limit is not None)
+    lines = "\n".join(tables.standings(means) if args.paper != "none" else [])
+    text = tables.format_text(built) + (f"\n{lines}\n" if lines else "")
+    files = {
+        "table.txt": text,
+        "table.md": tables.format_markdown(built),
+        "table.tex": tables.format_latex(built),
+        "table.json": runner.to_json(result),
+        "scores.csv": runner.to_csv(result.scores),
+    }
+    runner.write_files(Path(args.out), files)
+    print(text, end="")
+    print(f"also as Markdown, LaTeX, CSV and JSON in {args.out}", file=sys.stderr)
+    return runner.report_skipped(result)
+
+
+def find_scenes(args: argparse.Namespace, folder: str) -> list[scenes.Scene]:
+    return scenes.from_folder(folder, args.noise, args.seed, args.limit)

@@ -1,0 +1,113 @@
+"""The figure of PSNR against the noise level."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sevnet_jax.evaluation import metrics
+from sevnet_jax.evaluation.curve import NOISY, Curve
+from sevnet_jax.evaluation.report import save_figure
+
+AXES = {
+    "gaussian": r"noise level $\sigma$ (of 255)",
+    "speckle": "speckle level s (of 255)",
+    "speckle*": "speckle level s (of 255), Laplace",
+    "poisson": r"poisson strength $\alpha$",
+}
+# Okabe and Ito's colours, told apart by the colour-blind, the darker ones first.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vPX*"
+GREY, INK = "#808080", "#222222"
+LABEL_GAP = 0.055  # of the axes' height
+
+
+def draw(curve: Curve, path: str | Path) -> None:
+    """Writes the figure in the format that the ending of `path` names."""
+    save_figure(plot(curve), path, dpi=200)
+
+
+def plot(curve: Curve) -> Figure:
+    """Returns a figure with a line for each method, its name at its end."""
+    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
+    axes = figure.subplots()
+    names = [name for name in curve.psnr if name != NOISY]
+    styles = {NOISY: {"color": GREY, "linewidth": 1.2, "linestyle": (0, (4, 3))}}
+    for number, name in enumerate(names):
+        styles[name] = {
+            "color": COLOURS[number % len(COLOURS)],
+            "marker": MARKERS[number % len(MARKERS)],
+            "linewidth": 2,
+            "markersize": 5,
+        }
+    ends = []
+    for name, style in styles.items():
+        values = np.asarray(curve.psnr[name])
+        finite = np.isfinite(values)
+        values = np.where(finite, values, np.nan)  # a gap where it is infinite
+        axes.plot(curve.levels, values, **style)
+        if finite.any():
+            last = np.flatnonzero(finite)[-1]
+            label = "noisy input" if name == NOISY else name
+            ends.append((curve.levels[last], values[last], label, style["color"]))
+    axes.margins(x=0.02)
+    axes.grid(color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.tick_params(color=GREY, labelcolor=INK)
+    axes.set_xlabel(AXES[curve.law], color=INK)
+    axes.set_ylabel(f"PSNR, dB, {metrics.PROTOCOL}", color=INK)
+    if curve.trained:
+        _shade(axes, *curve.trained)
+    _label_ends(axes, ends)
+    return figure
+
+
+def _shade(axes: Axes, low: float, high: float) -> None:
+    # A neutral colour, so that it belongs to no line; one level alone still shows.
+    axes.axvspan(low, high, color=INK, alpha=0.07, linewidth=2 * (low == high))
+    levels = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    axes.annotate(
+        f"trained on\n$\\sigma$ {levels}",
+        ((low + high) / 2, 0.02),
+        xycoords=("data", "axes fraction"),
+        ha="center",
+        va="bottom",
+        fontsize=9,
+        color=INK,
+    )
+
+
+def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    low, high = axes.get_ylim()
+    places = spread([end[1] for end in ends], LABEL_GAP * (high - low))
+    for (level, value, label, colour), place in zip(ends, places, strict=True):
+        axes.annotate(
+            label,
+            (level, value),
+            (1.03, place),
+            textcoords=axes.get_yaxis_transform(),
+            va="center",
+            color=colour,
+            parse_math=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6},
+        )
+
+
+def spread(values: Sequence[float], gap: float) -> list[float]:
+    """Returns the values moved as little as need be to lie `gap` apart."""
+    order = np.argsort(values, kind="stable")
+    # Minus its rank times the gap, each must be no less than the one below: groups
+    # that are not share their mean.
+    groups: list[list[float]] = []
+    for rank, index in enumerate(order):
+        groups.append([values[index] - rank * gap])
+        while len(groups) > 1 and np.mean(groups[-2]) > np.mean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    levelled = [np.mean(group) for group in groups for _ in group]
+    places = np.empty(len(values))
+    places[order] = np.add(levelled, gap * np.arange(len(values)))
+    return places.tolist()

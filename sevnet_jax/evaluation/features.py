@@ -1,0 +1,162 @@
+"""How much a network's features follow the noise's level map: the paper's study.
+
+One photo and one draw of noise, under several level maps. Only the map differs, so a
+network that factors the level out shows the same features.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import matplotlib
+import numpy as np
+from flax import linen as nn
+from jax import Array
+
+from sevnet_jax.data import noise
+from sevnet_jax.evaluation import metrics, sheet
+from sevnet_jax.evaluation.report import format_table
+from sevnet_jax.evaluation.sheet import Panel
+from sevnet_jax.inference.weights import Weights
+from sevnet_jax.models import SEVNet
+from sevnet_jax.runtime import compiler_options
+
+NOISES = ("speckle:40", "variant1", "variant2")
+COLOURS = "viridis"
+OUTLIERS = (1, 99)  # percentiles between which the colours run
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A network's features under each noise, against those under the first."""
+
+    maps: Mapping[str, np.ndarray]  # mean over the channels, rms 1, [H, W]
+    cosine: Mapping[str, float]  # of all features
+    map_cosine: Mapping[str, float]  # of the means over the channels
+
+
+def add_noises(
+    clean: np.ndarray, noises: Sequence[str], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Returns `clean` under each noise; all noises share one draw."""
+    if len(set(noises)) < 2:
+        raise ValueError(f"need two noises or more to compare, got {', '.join(noises)}")
+    first = _find_draw(noises[0])
+    for name in noises:
+        if _find_draw(name) != first:
+            raise ValueError(
+                f"{name!r} draws other noise than {noises[0]!r}, so that more than "
+                "the level map would differ; Gaussian: gaussian:S, speckle:S, "
+                "variant1, variant2, variant3; Laplace: speckle*:S, variant1*, ..."
+            )
+    return {name: noise.sample_for_test(name, clean, seed=(seed, 0)) for name in noises}
+
+
+def _find_draw(name: str) -> str:
+    """The base noise that a law scales by its level map; its name if it has none."""
+    law = noise.parse(name)
+    if isinstance(law, noise.Gaussian) and law.max_level_8bit is None:
+        return "normal"
+    if isinstance(law, noise.Poisson):
+        return "poisson"
+    return getattr(law, "base", name)
+
+
+def extract(model: SEVNet, params: Any, x: Array) -> Array:
+    """Returns what enters the tail for images [B, H, W, C]: the last decoder stage.
+
+    A stage without blocks hands on its upsampled input plus its skip.
+    """
+    seen = []
+
+    def watch(next_fun, args, kwargs, context):
+        if context.module.path == ("tail",):
+            seen.append(args[0])
+        return next_fun(*args, **kwargs)
+
+    # A rematerialised block must not hide what it passes on.
+    model = model.clone(precision="highest", remat=False)
+    with nn.intercept_methods(watch):
+        model.apply(params, x)
+    height, width = (-(-side // model.stem) for side in x.shape[1:3])
+    return seen[0][:, :height, :width]  # without the padding
+
+
+def study(weights: Weights, noisy: Mapping[str, np.ndarray]) -> Study:
+    """Compares the features under each noise with those under the first."""
+    read = jax.jit(
+        lambda params, x: extract(weights.model, params, x[None])[0],
+        compiler_options=compiler_options(),
+    )
+    maps, cosine, map_cosine = {}, {}, {}
+    first = first_map = None
+    for name, image in noisy.items():
+        found = np.asarray(read(weights.params, image), np.float64)
+        if not np.isfinite(found).all():
+            raise ValueError(f"the features under {name} are not all finite")
+        mean = found.mean(-1)
+        if first is None:
+            first, first_map = found, mean
+        cosine[name] = compute_cosine(first, found)
+        map_cosine[name] = compute_cosine(first_map, mean)
+        # Features of a homogeneous network grow with its input: compare shapes only.
+        shape = mean / max(np.sqrt(np.mean(np.square(mean))), np.finfo(float).tiny)
+        side = weights.model.stem
+        enlarged = shape.repeat(side, 0).repeat(side, 1)
+        maps[name] = enlarged[: image.shape[0], : image.shape[1]]
+    return Study(maps, cosine, map_cosine)
+
+
+def compute_cosine(a: np.ndarray, b: np.ndarray) -> float:
+    """Returns the cosine of the angle between two arrays; NaN if one is 0."""
+    a, b = a.ravel(), b.ravel()
+    norm = np.linalg.norm(a) * np.linalg.norm(b)
+    return float(a @ b / norm) if norm > 0 else float("nan")
+
+
+def cut_centre(image: np.ndarray, size: int) -> np.ndarray:
+    """Returns the central part of at most size x size pixels."""
+    top, left = (max(0, (side - size) // 2) for side in image.shape[:2])
+    return image[top : top + size, left : left + size]
+
+
+def format_studies(studies: Mapping[str, Study]) -> str:
+    """Returns a line for each network and noise, against the first noise."""
+    rows = [
+        [name, law, f"{found.cosine[law]:.4f}", f"{found.map_cosine[law]:.4f}"]
+        for name, found in studies.items()
+        for law in list(found.cosine)[1:]
+    ]
+    return format_table(["network", "noise", "cosine", "of mean maps"], rows)
+
+
+def to_json(found: Study) -> dict[str, Any]:
+    """Returns the similarities in JSON's own types: no number becomes null."""
+
+    def known(values):
+        return {k: None if math.isnan(v) else v for k, v in values.items()}
+
+    return {"cosine": known(found.cosine), "map_cosine": known(found.map_cosine)}
+
+
+def draw(
+    noisy: Mapping[str, np.ndarray], studies: Mapping[str, Study], path: str | Path
+) -> None:
+    """Writes a row with the noisy photos, and one a network with its mean maps."""
+    rows = [[Panel(name, metrics.to_rgb8(image)) for name, image in noisy.items()]]
+    for network, found in studies.items():
+        low, high = np.percentile(list(found.maps.values()), OUTLIERS)
+        rows.append([])
+        for number, (name, values) in enumerate(found.maps.items()):
+            share = (values - low) / max(high - low, np.finfo(float).tiny)
+            pixels = metrics.to_rgb8(matplotlib.colormaps[COLOURS](share)[..., :3])
+            words = (
+                f"cosine {found.cosine[name]:.3f}, map {found.map_cosine[name]:.3f}"
+                if number
+                else network
+            )
+            rows[-1].append(Panel(words, pixels))
+    sheet.draw(rows, path)

@@ -1,0 +1,101 @@
+"""A run goes on where it was broken off, and says all that its numbers depend on."""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sevnet_jax.evaluation import runner, scenes
+from sevnet_jax.evaluation.methods import Method
+
+NOISES = ("gaussian:20", "mixture")
+
+
+class Counting:
+    """A method that counts its calls and may fail at one of them."""
+
+    def __init__(self, fail_at=None, factor=1.0):
+        self.calls, self.fail_at, self.factor = 0, fail_at, np.float32(factor)
+
+    def __call__(self, noisy, sigma):
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise KeyboardInterrupt
+        return noisy * self.factor
+
+    def method(self):
+        return Method("m", self, {"factor": float(self.factor)})
+
+
+def run(photos, folder, counting, seed=0):
+    found = scenes.from_folder(photos, NOISES, seed)
+    return runner.run(found, [counting.method()], folder, seed)
+
+
+def test_a_broken_run_goes_on_with_the_next_image(photos, tmp_path, capsys):
+    whole = run(photos, tmp_path / "whole", Counting())
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path / "out", Counting(fail_at=4))
+    again = Counting()
+    resumed = run(photos, tmp_path / "out", again)
+    assert again.calls == 2  # of four: one image was done
+    assert resumed == whole
+    assert "1 of 2 images were done already" in capsys.readouterr().err
+    assert runner.to_json(resumed) == runner.to_json(whole)
+    assert not list((tmp_path / "out").iterdir())  # no trace is left
+
+
+@pytest.mark.parametrize("changes", [{"factor": 0.5}, {"seed": 1}])
+def test_what_another_run_left_is_not_used(photos, tmp_path, changes):
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path / "out", Counting(fail_at=4))
+    again = Counting(factor=changes.get("factor", 1.0))
+    run(photos, tmp_path / "out", again, changes.get("seed", 0))
+    assert again.calls == 4
+
+
+def test_a_line_cut_short_by_a_kill_is_done_again(photos, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path / "out", Counting(fail_at=4))
+    (file,) = (tmp_path / "out").iterdir()
+    file.write_bytes(file.read_bytes()[:-9])
+    again = Counting()
+    assert run(photos, tmp_path / "out", again) == run(photos, tmp_path, Counting())
+    assert again.calls == 4
+
+
+def test_skipped_images_are_named_and_counted(photos, tmp_path, capsys):
+    (photos / "b.png").write_bytes(b"no image")
+    result = run(photos, tmp_path, Counting())
+    assert result.skipped == ("photos/b.png",)
+    assert {score.image for score in result.scores} == {"a.png"}
+    assert "skipped photos/b.png: cannot identify image" in capsys.readouterr().err
+    assert runner.report_skipped(result) == 1
+    (photos / "a.png").write_bytes(b"")
+    with pytest.raises(ValueError, match="no image could be scored"):
+        run(photos, tmp_path, Counting())
+
+
+def test_one_set_given_twice_is_refused(photos, tmp_path):
+    found = scenes.from_folder(photos, NOISES)
+    with pytest.raises(ValueError, match="two sets called 'photos'"):
+        runner.run([*found, *found], [Counting().method()], tmp_path, 0)
+
+
+def test_csv_and_json_hold_every_score(photos, tmp_path):
+    result = run(photos, tmp_path, Counting())
+    bad = dataclasses.replace(result.scores[0], psnr=math.nan)
+    result = dataclasses.replace(result, scores=(bad, *result.scores[1:]))
+    rows = list(csv.DictReader(io.StringIO(runner.to_csv(result.scores))))
+    assert [float(row["ssim"]) for row in rows] == [s.ssim for s in result.scores]
+    content = json.loads(runner.to_json(result))
+    assert content["scores"][0]["psnr"] is None
+    assert content["scores"][1]["psnr"] == result.scores[1].psnr
+    assert content["methods"] == {"m": {"factor": 1.0}}
+    assert content["protocol"] == "rgb8, whole images"
+    assert "jax" in content["versions"]
+    assert [mean["noise"] for mean in content["means"]] == list(NOISES)

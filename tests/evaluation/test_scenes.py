@@ -1,0 +1,97 @@
+"""Pairs are found by their names; what does not fit is named."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sevnet_jax.evaluation import scenes
+
+
+def save(path, side=16, value=100):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((side, 20, 3), value, np.uint8)).save(path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("x_real.png", "x_mean.png"),
+        ("x_real.png", "x_mean.bmp"),
+        ("x_noisy.png", "x_clean.png"),
+        ("x_NOISY.png", "x_GT.png"),
+        ("SIDD_noisy/x.png", "SIDD_clean/x.png"),
+        ("input/deep/x.png", "groundtruth/deep/x.png"),
+    ],
+)
+def test_pairs_are_found_in_one_folder(tmp_path, names):
+    save(tmp_path / names[0], value=110)
+    save(tmp_path / names[1], value=100)
+    (scene,) = scenes.from_pairs(str(tmp_path))
+    (given,) = scene.inputs()
+    assert scene.data == tmp_path.name
+    assert scene.noises == ("real",)
+    assert given.sigma == pytest.approx(10 / 255)
+    assert given.reference.clean[0, 0, 0] == 100
+
+
+def test_pairs_of_two_folders(tmp_path):
+    for name in "ab":
+        save(tmp_path / "first" / f"{name}.png")
+        save(tmp_path / "second" / f"{name}.jpg")
+    found = scenes.from_pairs(f"{tmp_path / 'first'},{tmp_path / 'second'}")
+    assert [scene.image for scene in found] == ["a.png", "b.png"]
+    assert len(scenes.from_pairs(f"{tmp_path}/first,{tmp_path}/second", 1)) == 1
+
+
+def test_a_pair_of_two_sizes_is_refused_before_any_work(tmp_path):
+    save(tmp_path / "x_real.png", side=16)
+    save(tmp_path / "x_mean.png", side=17)
+    with pytest.raises(ValueError, match=r"x_real.png is 16x20.*x_mean.png is 17x20"):
+        scenes.from_pairs(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["x_real.png"], "x_real.png has no _mean image"),
+        (["x.png"], "no pairs in"),
+        (["noisy/x.png", "clean/y.png"], "no image of its name"),
+        (["note.txt"], "no images in"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path, names, words):
+    for name in names:
+        if name.endswith(".png"):
+            save(tmp_path / name)
+        else:
+            (tmp_path / name).write_text("")
+    with pytest.raises(ValueError, match=words):
+        scenes.from_pairs(str(tmp_path))
+
+
+def test_a_folder_that_is_not_there():
+    with pytest.raises(ValueError, match="no folder '/none'"):
+        scenes.from_pairs("/none")
+    with pytest.raises(ValueError, match="no folder '/none'"):
+        scenes.from_folder("/none", ["gaussian:20"])
+
+
+def test_an_unknown_noise_is_refused_before_any_work(photos):
+    with pytest.raises(ValueError, match=r"speckel.*choose from"):
+        scenes.from_folder(photos, ["speckel:90"])
+
+
+def test_an_image_too_small_to_score_says_so(tmp_path):
+    save(tmp_path / "x.png", side=10)
+    (scene,) = scenes.from_folder(tmp_path, ["gaussian:20"])
+    with pytest.raises(ValueError, match="10x20 is too small"):
+        next(scene.inputs())
+
+
+def test_real_pairs_of_the_public_set(image_sets):
+    """PolyU's names, and the score of its noisy images as published."""
+    found = scenes.from_pairs(str(image_sets / "real" / "PolyU"))
+    assert len(found) == 100
+    assert (
+        len(scenes.from_pairs(str(image_sets / "real" / "SIDD_sample" / "pngan"))) > 0
+    )

@@ -1,0 +1,100 @@
+"""`eval.py table` and `eval.py ablation`: files, exit codes, and mistakes."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import eval as command
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """A function (*argv) -> exit code, output, errors; results go to tmp_path/out."""
+
+    def call(*argv):
+        code = command.main([*map(str, argv), "--out", str(tmp_path / "out")])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_a_table_is_written_in_every_form(run, photos, tmp_path, write_weights):
+    argv = ("table", "--data", photos, "--noise", "gaussian:20", "speckle:90")
+    argv = (*argv, "--weights", write_weights("mine"), "--method", "noisy", "wavelet")
+    code, printed, _ = run(*argv)
+    assert code == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    files = ("table.txt", "table.md", "table.tex", "table.json", "scores.csv")
+    assert names == set(files)
+    assert (tmp_path / "out" / "table.txt").read_text() == printed
+    content = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert list(content["methods"]) == ["noisy", "wavelet", "mine"]
+    assert len(content["methods"]["mine"]["weights_sha256"]) == 64
+    assert len(content["scores"]) == 2 * 2 * 3
+    before = {name: (tmp_path / "out" / name).read_bytes() for name in files}
+    run(*argv)
+    assert before == {name: (tmp_path / "out" / name).read_bytes() for name in files}
+
+
+def test_real_pairs_are_scored(run, tmp_path):
+    folder = tmp_path / "PolyU"
+    folder.mkdir()
+    for kind, value in (("real", 110), ("mean", 100)):
+        pixels = np.full((16, 16, 3), value, np.uint8)
+        Image.fromarray(pixels).save(folder / f"x_{kind}.png")
+    code, printed, _ = run("table", "--pairs", folder, "--method", "noisy")
+    assert code == 0
+    assert "28.13 / " in printed  # 20 log10(255 / 10)
+    assert re.search(r"SEVNet\+NT \(paper\) +37.60 / 0.9557\n", printed)
+
+
+def test_a_corrupt_image_is_exit_code_1(run, photos):
+    (photos / "a.png").write_bytes(b"no image")
+    code, _, error = run("table", "--data", photos, "--method", "noisy")
+    assert code == 1
+    assert "skipped photos/a.png" in error
+    assert "1 images were skipped" in error
+
+
+def test_ablation_runs_become_a_table(run, photos, tmp_path, write_weights):
+    runs = [write_weights("a").parent, write_weights("b", gate="elu").parent]
+    argv = ("ablation", "--runs", *runs, "--data", photos, "--noise", "mixture")
+    code, printed, _ = run(*argv)
+    assert code == 0
+    assert "Difference to 1a" in printed
+    assert "(-0.07)" in printed  # the paper's 1d at mixture
+    assert json.loads((tmp_path / "out" / "ablation.json").read_text())["scores"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["table"], "give --data FOLDER"),
+        (["table", "--data", "/none"], "no folder '/none'"),
+        (["table", "--data", "{empty}"], "no images in"),
+        (["table", "--data", "{photos}", "--noise", "x"], "choose from gaussian:S"),
+        (["table", "--data", "{photos}", "--method", "x"], "choose from noisy, nlm"),
+        (["table", "--data", "{photos}", "--weights", "x"], "there are no weights 'x'"),
+        (["table", "--data", "{photos}", "--weights", "{photos}"], "is it finished"),
+        (["table", "--pairs", "{photos}"], "no pairs in"),
+        (["ablation", "--runs", "sevnet_s"], "give --data one folder"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(run, photos, tmp_path, argv, words):
+    (tmp_path / "empty").mkdir()
+    places = {"photos": photos, "empty": tmp_path / "empty"}
+    code, _, error = run(*(word.format(**places) for word in argv))
+    assert code == 2
+    assert words in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_is_a_file_is_one_line(run, photos, tmp_path):
+    (tmp_path / "out").write_text("")
+    code, _, error = run("table", "--data", photos, "--method", "noisy")
+    assert code == 2
+    assert error.count("\n") == 1
