@@ -134,7 +134,7 @@ def measure_memory(preset: str) -> dict[str, dict[str, int]]:
         image = jax.ShapeDtypeStruct(shape, np.float32)
 
         def backward(params, batch, objective=objective):
-            return jax.vjp(lambda p: objective.loss(p, batch), params)[1]
+            return jax.vjp(lambda p: objective.loss(p, None, batch, 0), params)[1]
 
         kept = jax.eval_shape(backward, state.params, {"clean": image, "noisy": image})
         found["remat" if remat else "plain"] = {

@@ -37,13 +37,21 @@ class Method:
 
 
 def open_methods(
-    weights: Sequence[str] | None = None, others: Sequence[str] | None = None
+    weights: Sequence[str] | None = None,
+    others: Sequence[str] | None = None,
+    translator: str | None = None,
 ) -> list[Method]:
-    """Returns the named methods; without any, the bundled weights."""
-    if not weights and not others:
+    """Returns the named methods; without any, the bundled weights.
+
+    With a translator, each of the weights is there alone and behind it.
+    """
+    if not weights and (translator or not others):
         weights = [DEFAULT]
     methods = [open_classical(name) for name in others or ()]
-    methods += [open_weights(name) for name in weights or ()]
+    for name in weights or ():
+        methods.append(open_weights(name))
+        if translator:
+            methods.append(open_weights(name, translator))
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
@@ -51,24 +59,33 @@ def open_methods(
     return methods
 
 
-def open_weights(name: str) -> Method:
+def open_weights(name: str, translator: str | None = None) -> Method:
     """Returns weights by their name, file, or the folder of the run that made them."""
-    path = Path(name)
-    if path.is_dir():
-        if not (path / WEIGHTS_FILE).is_file():
-            raise ValueError(
-                f"the run {name!r} has no {WEIGHTS_FILE}; is it finished? Its last "
-                "step writes them"
-            )
-        path = path / WEIGHTS_FILE
-    restore = load(name if not path.is_file() else path)
+    path = _find_file(name)
     label = path.parent.name if path.name == WEIGHTS_FILE else path.stem
+    if translator:
+        translator = _find_file(translator)
+        label += f" after {translator.stem}"
+    restore = load(path, translator=translator)
     provenance = {
         "weights_sha256": restore.weights.sha256,
         "model": dict(restore.weights.config),
         "training": dict(restore.weights.provenance),
     }
     return Method(label, lambda noisy, _: restore(noisy), provenance, restore)
+
+
+def _find_file(name: str) -> Path:
+    """The weights in a run's folder; a file or a name stays as it is."""
+    path = Path(name)
+    if not path.is_dir():
+        return path
+    if not (path / WEIGHTS_FILE).is_file():
+        raise ValueError(
+            f"the run {name!r} has no {WEIGHTS_FILE}; is it finished? Its last step "
+            "writes them"
+        )
+    return path / WEIGHTS_FILE
 
 
 def open_classical(name: str) -> Method:

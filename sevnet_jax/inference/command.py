@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 
 from sevnet_jax.inference import images
-from sevnet_jax.inference.denoiser import Denoiser, load
+from sevnet_jax.inference.denoiser import TRANSLATOR, Denoiser, load
 from sevnet_jax.runtime import use_compilation_cache
 
 SUFFIX = "_denoised"
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         jobs, missing = find_jobs(args)
         use_compilation_cache()
         device = choose_device(args.device)
-        denoiser = load(args.weights)
+        denoiser = load(args.weights, translator=args.real)
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USE
@@ -215,6 +215,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--fast", action="store_true",
         help="let the tiles of large images overlap less, and blend them")  # fmt: skip
     add("--weights", help="a file, or the name of weights that came with the package")
+    add("--real", nargs="?", const=TRANSLATOR, metavar="TRANSLATOR",
+        help="for photos from cameras: translate their noise first, by the weights "
+        "that came with the package or by a file")  # fmt: skip
     add("--device", choices=("cpu", "gpu", "tpu"), help="where to compute")
     add("--max-pixels", type=int, default=500_000_000,
         help="refuse larger images, as decompression bombs (500 million)")  # fmt: skip

@@ -1,7 +1,6 @@
 """A denoiser for arrays: any shape, type and unit in, the same out."""
 
 from collections.abc import Callable, Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,11 @@ import jax
 import numpy as np
 
 from sevnet_jax.inference import tiling
-from sevnet_jax.inference.weights import Weights, load_weights
+from sevnet_jax.inference.weights import Weights, join, load_named
 from sevnet_jax.models import ops
 from sevnet_jax.runtime import compiler_options
 
-DEFAULT = "sevnet_s"
+DEFAULT, TRANSLATOR = "sevnet_s", "translator_s"
 INTEGERS = (np.uint8, np.uint16)
 FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 3_200_000  # at once: sevnet_s takes 390 bytes a pixel
@@ -23,27 +22,18 @@ SYMMETRIES = 8
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
 
-def load(name_or_path: str | Path | None = None) -> "Denoiser":
+def load(
+    name_or_path: str | Path | None = None, *, translator: str | Path | None = None
+) -> "Denoiser":
     """Returns a denoiser with the weights of a name, or of a file.
 
-    Without an argument the ones that come with the package.
+    Without an argument the ones that come with the package. A translator, by name or
+    file, turns the noise of cameras into noise that they can remove.
     """
-    bundled = resources.files("sevnet_jax") / "weights"
-    names = sorted(
-        Path(file.name).stem
-        for file in (bundled.iterdir() if bundled.is_dir() else ())
-        if file.name.endswith(".safetensors")
-    )
-    name = str(name_or_path or DEFAULT)
-    if name not in names:
-        if not Path(name).is_file():
-            raise ValueError(
-                f"there are no weights {name!r}; give a file or one of: "
-                f"{', '.join(names) or 'none came with this package'}"
-            )
-        return Denoiser(load_weights(name))
-    with resources.as_file(bundled / f"{name}.safetensors") as path:
-        return Denoiser(load_weights(path))
+    weights = load_named(name_or_path or DEFAULT)
+    if translator:
+        weights = join(load_named(translator), weights)
+    return Denoiser(weights)
 
 
 class Denoiser:

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from flax import traverse_util
 from safetensors.numpy import save_file
 
 from sevnet_jax.files import write_atomically
-from sevnet_jax.models import SEVNet, create_model
+from sevnet_jax.models import SEVNet, Translated, create_model
 
 FORMAT = "sevnet_jax 1"
 
@@ -27,7 +28,7 @@ FORMAT = "sevnet_jax 1"
 class Weights:
     """A model, its parameters, and how they were made."""
 
-    model: SEVNet
+    model: SEVNet | Translated
     params: Any
     config: Mapping[str, Any]  # of the model: name and fields
     provenance: Mapping[str, Any]
@@ -84,6 +85,45 @@ def load_weights(path: str | Path) -> Weights:
     check_fit(path, params, model)
     params = jax.tree.map(jnp.asarray, params)
     return Weights(model, params, config, provenance, digest)
+
+
+def load_named(name_or_path: str | Path) -> Weights:
+    """Returns the weights of a name that came with the package, or of a file."""
+    bundled = resources.files("sevnet_jax") / "weights"
+    names = sorted(
+        Path(file.name).stem
+        for file in (bundled.iterdir() if bundled.is_dir() else ())
+        if file.name.endswith(".safetensors")
+    )
+    name = str(name_or_path)
+    if name in names:
+        with resources.as_file(bundled / f"{name}.safetensors") as path:
+            return load_weights(path)
+    if not Path(name).is_file():
+        raise ValueError(
+            f"there are no weights {name!r}; give a file or one of: "
+            f"{', '.join(names) or 'none came with this package'}"
+        )
+    return load_weights(name)
+
+
+def join(translator: Weights, denoiser: Weights) -> Weights:
+    """Returns both as one: D(T(y)). They must have been trained for each other."""
+    wanted = translator.provenance.get("denoiser_sha256")
+    if wanted is None:
+        raise ValueError("these weights are of no translator")
+    if wanted != denoiser.sha256:
+        raise ValueError(
+            f"the translator was trained for the denoiser {wanted[:12]}, not for "
+            f"{denoiser.sha256[:12]}"
+        )
+    return Weights(
+        Translated(translator.model, denoiser.model),
+        Translated.join(translator.params, denoiser.params),
+        {"name": f"{denoiser.config['name']} after {translator.config['name']}"},
+        {"translator": translator.provenance, "denoiser": denoiser.provenance},
+        hashlib.sha256((translator.sha256 + denoiser.sha256).encode()).hexdigest(),
+    )
 
 
 def _expected(model: SEVNet) -> dict[str, jax.ShapeDtypeStruct]:

@@ -9,6 +9,7 @@ from sevnet_jax.models.layers import (
     NormalizedSelfModulator,
 )
 from sevnet_jax.models.sevnet import ABLATIONS, SEVNet, create_model, list_models
+from sevnet_jax.models.translator import Translated
 
 __all__ = [
     "ABLATIONS",
@@ -19,6 +20,7 @@ __all__ = [
     "InteractiveGating",
     "NormalizedSelfModulator",
     "SEVNet",
+    "Translated",
     "create_model",
     "list_models",
 ]

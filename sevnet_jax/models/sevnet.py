@@ -172,6 +172,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "sevnet": {"width": 56, "blocks": (3, 3, 3), "bottleneck": 2},
     "sevnet_lw": {"width": 48, "blocks": (1, 2, 3), "bottleneck": 1},
     "sevnet_s": {"width": 48, "blocks": (2, 2), "bottleneck": 1, "stem": 2},
+    # Lightweight translators of camera noise, see translator.py.
+    "translator": {"width": 16, "blocks": (1, 1, 1), "bottleneck": 1},
+    "translator_s": {"width": 32, "blocks": (1, 1), "bottleneck": 1, "stem": 2},
     # The paper's Baseline: bias-free conv-ReLU-conv residual blocks.
     "unet_relu": {
         "width": 64,

@@ -20,17 +20,22 @@ def load_start(recipe: Recipe) -> weights.Weights | None:
     """Returns what `init_weights` names, if anything; it must fit the model."""
     if not recipe.init_weights:
         return None
-    found = weights.load_weights(recipe.init_weights)
+    found = weights.load_named(recipe.init_weights)
     weights.check_fit(recipe.init_weights, found.params, recipe.build_model())
     return found
 
 
 def export_weights(
-    path: Path, state: TrainState, recipe: Recipe, start: weights.Weights | None = None
+    path: Path,
+    state: TrainState,
+    recipe: Recipe,
+    start: weights.Weights | None = None,
+    denoiser: weights.Weights | None = None,
 ) -> None:
     """Writes the averaged weights of a state; folders are named without their paths.
 
-    What the run started from is recorded with all of its own past.
+    What the run started from is recorded with all of its own past; of the denoiser that
+    a translator was trained for, which one it was.
     """
     params = jax.tree.map(
         lambda array: np.asarray(array.addressable_data(0)), state.kept_params
@@ -38,7 +43,8 @@ def export_weights(
     config = to_config(recipe).to_dict()
     for key in ("source", "validation_source"):
         config[key] = sources.without_paths(config[key])
-    config["init_weights"] = Path(config["init_weights"]).name
+    for key in ("init_weights", "denoiser"):
+        config[key] = Path(config[key]).name
     provenance = {
         "recipe": config,
         "step": int(state.step),
@@ -52,4 +58,6 @@ def export_weights(
     }
     if start is not None:
         provenance["start"] = {"sha256": start.sha256, **start.provenance}
+    if denoiser is not None:
+        provenance["denoiser_sha256"] = denoiser.sha256
     weights.save_weights(path, params, config["model"], provenance)

@@ -14,7 +14,7 @@ from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import Checkpoints
 from sevnet_jax.training.export import export_weights, load_start
 from sevnet_jax.training.logs import Log, clock
-from sevnet_jax.training.objective import Objective
+from sevnet_jax.training.objective import make_objective
 from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.training.signals import catch_signals
 from sevnet_jax.training.state import TrainState, create_state, empty_tally
@@ -86,18 +86,21 @@ class _Run:
     ):
         self.recipe, self.folder, self.mesh = recipe, folder, mesh
         self.validation = validation
-        self.objective = Objective(recipe)
+        self.objective = parallel.on_all(lambda: make_objective(recipe))
         whole = parallel.replicated(mesh)
         self.given = parallel.on_all(lambda: load_start(recipe))
         create = jax.jit(
-            lambda params: create_state(self.objective.model, recipe, params),
+            lambda params, frozen: create_state(
+                self.objective.model, recipe, params, frozen
+            ),
             out_shardings=whole,
         )
         self.checkpoints = Checkpoints(
             folder / "checkpoints", recipe.keep_last, recipe.keep_every
         )
         stack.callback(self.checkpoints.close)
-        state = create(self.given.params if self.given else None)
+        start = self.given.params if self.given else None
+        state = create(start, self.objective.frozen)
         self.state = self.checkpoints.restore(state) or state
         self.start = self._saved = int(self.state.step)
         self.log = None
@@ -124,7 +127,9 @@ class _Run:
         if int(self.state.step) >= recipe.steps:
             path = self.folder / WEIGHTS
             parallel.on_first(
-                lambda: export_weights(path, self.state, recipe, self.given)
+                lambda: export_weights(
+                    path, self.state, recipe, self.given, self.objective.denoiser
+                )
             )
             self.say(f"weights: {path}")
         return self.state
@@ -259,9 +264,13 @@ class _Run:
         """Returns the PSNR in distribution."""
         if not self.log:
             return None
-        params = jax.tree.map(lambda a: a.addressable_data(0), self.state.kept_params)
+        params, frozen = jax.tree.map(
+            lambda a: a.addressable_data(0), (self.state.kept_params, self.state.frozen)
+        )
         began = time.perf_counter()
-        values, picture = self.validation.score(self.restore, params)
+        values, picture = self.validation.score(
+            lambda noisy: self.restore(params, frozen, noisy)
+        )
         self.log.scalars(step, "validation", values)
         self.log.image(step, "validation", picture)
         scores = ", ".join(

@@ -38,6 +38,9 @@ class Recipe:
     steps: int = 200_000
     epochs: int = 0  # if not 0, takes the place of `steps`
     loss: str = "l1"
+    denoiser: str = ""  # weights that stay as they are; the model translates for them
+    noise_weight: float = 0.05  # with a denoiser: of the translated noise's distance
+    spectrum_weight: float = 0.002  # from a white Gaussian, and of its spectrum's part
     learning_rate: float = 2e-4
     schedule: str = "step"
     warmup_steps: int = 0  # linear, from 0
@@ -69,7 +72,7 @@ class Recipe:
         for name in ("epochs", "warmup_steps", "keep_every", "weight_decay"):
             _require(self, name, lambda v: v >= 0, "0 or more")
         _require(self, "learning_rate", lambda v: 0 < v < float("inf"), "positive")
-        for name in ("clip_norm", "final_factor"):
+        for name in ("clip_norm", "final_factor", "noise_weight", "spectrum_weight"):
             _require(self, name, lambda v: 0 <= v < float("inf"), "0 or more")
         for name in ("b1", "b2", "ema_decay"):
             _require(self, name, lambda v: 0 <= v < 1, "at least 0 and below 1")

@@ -15,7 +15,8 @@ from sevnet_jax.training.optimizer import make_optimizer, make_schedule
 from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.training.state import Tally, TrainState
 
-LossFn = Callable[[Any, dict[str, Array]], Array]  # (params, batch) -> mean over rows
+# (params, frozen, batch, count) -> mean over rows; see objective.py
+LossFn = Callable[[Any, Any, dict[str, Array], Array], Array]
 
 
 def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
@@ -27,7 +28,7 @@ def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
     optimizer, schedule = make_optimizer(recipe), make_schedule(recipe)
 
     def step(state: TrainState, batch: dict[str, Array]):
-        loss, grads = _gradients(loss_fn, state.params, batch, recipe.accumulation)
+        loss, grads = _gradients(loss_fn, state, batch, recipe.accumulation)
         norm = optax.tree.norm(grads)
         updates, optimizer_state = optimizer.update(
             grads, state.optimizer, state.params
@@ -48,6 +49,7 @@ def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
             params=keep(params, state.params),
             optimizer=keep(optimizer_state, state.optimizer),
             average=average,
+            frozen=state.frozen,
             tally=_count(state.tally, loss, norm, good),
         )
         report = {
@@ -68,21 +70,23 @@ def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
     )
 
 
-def _gradients(loss_fn, params, batch, parts):
+def _gradients(loss_fn, state, batch, parts):
     """Loss and gradient, the batch taken in parts that follow one another."""
     compute = jax.value_and_grad(loss_fn)
     if parts == 1:
-        return compute(params, batch)
+        return compute(state.params, state.frozen, batch, state.step)
     # Every part has rows of every device.
     stacked = jax.tree.map(
         lambda a: a.reshape(-1, parts, *a.shape[1:]).swapaxes(0, 1), batch
     )
-    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
-    total, _ = lax.scan(
-        lambda sums, part: (jax.tree.map(jnp.add, sums, compute(params, part)), None),
-        zero,
-        stacked,
-    )
+    counts = state.step * parts + jnp.arange(parts)
+    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
+
+    def add(sums, part):
+        found = compute(state.params, state.frozen, *part)
+        return jax.tree.map(jnp.add, sums, found), None
+
+    total, _ = lax.scan(add, zero, (stacked, counts))
     return jax.tree.map(lambda value: value / parts, total)
 
 

@@ -1,7 +1,6 @@
 """How good the weights are now, in distribution and out of it, always on one set."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jax import Array
@@ -32,7 +31,7 @@ class Validation:
         }
 
     def score(
-        self, restore: Callable[[Any, np.ndarray], Array], params: Any
+        self, restore: Callable[[np.ndarray], Array]
     ) -> tuple[dict[str, float], np.ndarray]:
         """Returns mean PSNR and SSIM for each noise, and a picture to look at.
 
@@ -42,7 +41,7 @@ class Validation:
         clean = [metrics.to_rgb8(image) for image in self._clean]
         for name, noisy in self._noisy.items():
             # One image at a time: validation must not need more memory than training.
-            floats = [np.asarray(restore(params, image[None]))[0] for image in noisy]
+            floats = [np.asarray(restore(image[None]))[0] for image in noisy]
             restored = [metrics.to_rgb8(np.nan_to_num(image)) for image in floats]
             for metric in (metrics.psnr, metrics.ssim):
                 # A network may overflow on one noise and train well on another.

@@ -53,12 +53,10 @@ def test_without_a_file_the_seed_decides(recipe):
     assert load_start(recipe) is None
 
 
-def test_weights_of_another_model_are_refused(recipe, project):
-    bundled = dataclasses.replace(
-        recipe, init_weights=str(project / "sevnet_jax/weights/sevnet_s.safetensors")
-    )
+def test_weights_of_another_model_are_refused(recipe):
+    bundled = dataclasses.replace(recipe, init_weights="sevnet_s")
     with pytest.raises(ValueError, match=r"the model has"):
         load_start(bundled)
     missing = dataclasses.replace(recipe, init_weights="none.safetensors")
-    with pytest.raises(ValueError, match=r"no weights file 'none.safetensors'"):
+    with pytest.raises(ValueError, match=r"no weights 'none.safetensors'"):
         load_start(missing)

@@ -27,6 +27,12 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         help="weights to score: files, runs' folders or names (the bundled ones)",
     )
     parser.add_argument(
+        "--translator",
+        metavar="T",
+        help="score the weights also behind this translator of camera noise: a name, "
+        "file or run",
+    )
+    parser.add_argument(
         "--method",
         nargs="+",
         metavar="M",
@@ -36,4 +42,4 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
 
 
 def open_methods(args: argparse.Namespace) -> list[methods.Method]:
-    return methods.open_methods(args.weights, args.method)
+    return methods.open_methods(args.weights, args.method, args.translator)

@@ -1,0 +1,35 @@
+"""A translator of camera noise for a frozen denoiser: the small one, or the paper's.
+
+python train.py --config configs/translator.py --config.source=FOLDER --workdir runs/t
+python train.py --config configs/translator.py:sevnet --config.denoiser=FILE \
+    --workdir runs/t_sevnet
+"""
+
+from ml_collections import ConfigDict
+
+from sevnet_jax.training.recipe import make_config
+
+SHARED = {
+    "noise": "isp",
+    "validation_noises": ("isp", "gaussian:20"),
+    "learning_rate": 1e-4,
+}
+
+
+def get_config(denoiser: str = "sevnet_s") -> ConfigDict:
+    if denoiser == "sevnet_s":
+        keys = {
+            "denoiser": "sevnet_s",
+            "steps": 4000,
+            "learning_rate": 5e-4,
+            "schedule": "cosine",
+            "warmup_steps": 200,
+            "clip_norm": 0.1,
+        }
+        return make_config("translator_s", **{**SHARED, **keys})
+    if denoiser != "sevnet":
+        raise ValueError(f"unknown denoiser {denoiser!r}; choose sevnet_s or sevnet")
+    # 250 epochs of DIV2K, as the paper has it.
+    return make_config(
+        "translator", source="tfds:div2k", denoiser="FILE", steps=50_000, **SHARED
+    )

@@ -1,0 +1,72 @@
+"""A translator before a denoiser: noise of cameras becomes noise it can remove.
+
+After Ha et al. (arXiv 2412.04727), built of SEVBs: the translator is a small SEVNet, so
+`restored = D(T(y))` keeps the law that its parts keep.
+"""
+
+import math
+from typing import Any
+
+from flax import linen as nn
+from jax import Array
+
+from sevnet_jax.models import ops
+from sevnet_jax.models.sevnet import SEVNet
+
+
+class Translated(nn.Module):
+    """What the denoiser makes of the translated image. Degree 1 if both have it.
+
+    Both see the noisy image's own centre, so that tiles of it can be restored alone.
+    """
+
+    translator: SEVNet
+    denoiser: SEVNet
+
+    @staticmethod
+    def join(translator: Any, denoiser: Any) -> dict[str, Any]:
+        """Returns the variables of both, from those of each."""
+        return {
+            "params": {
+                "translator": translator["params"],
+                "denoiser": denoiser["params"],
+            }
+        }
+
+    @property
+    def channels(self) -> int:
+        return self.denoiser.channels
+
+    @property
+    def centre(self) -> str:
+        return self.denoiser.centre
+
+    @property
+    def multiple(self) -> int:
+        """What padded heights and widths are multiples of."""
+        return math.lcm(self.translator.multiple, self.denoiser.multiple)
+
+    @property
+    def reach(self) -> int:
+        """How many pixels around an aligned block its output depends on."""
+        reach = self.translator.reach + self.denoiser.reach
+        return -(-reach // self.multiple) * self.multiple
+
+    def __call__(
+        self, x: Array, centre: Array | None = None
+    ) -> Array:  # [B, H, W, C], [B, 1, 1, 1] -> [B, H, W, C]
+        return self.restore(x, centre)[1]
+
+    def restore(
+        self, x: Array, centre: Array | None = None
+    ) -> tuple[Array, Array]:  # -> [B, H, W, C] twice
+        """Returns the translated and the restored image."""
+        ops.check_images(x)
+        if centre is None:
+            centre = self.denoiser.find_centre(x)
+        # Once for both: what is added must not be translated and then added again.
+        padded = ops.pad_to_multiple(x, self.multiple)
+        translated = self.translator(padded, centre)
+        restored = self.denoiser(translated, centre)
+        height, width = x.shape[1:3]
+        return translated[:, :height, :width], restored[:, :height, :width]

@@ -1,0 +1,102 @@
+"""A translator learns for a denoiser that stays as it is, to the last bit."""
+
+import dataclasses
+
+import chex
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from sevnet_jax.inference import weights
+from sevnet_jax.inference.denoiser import load
+from sevnet_jax.models import create_model
+from sevnet_jax.training.loop import train
+from sevnet_jax.training.objective import Translation, make_objective
+from sevnet_jax.training.recipe import Recipe
+
+TINY = {"width": 4, "blocks": (1,), "bottleneck": 0}
+
+
+@pytest.fixture
+def denoiser(tmp_path, draw_params):
+    model = create_model("sevnet_s", **TINY)
+    params = draw_params(model, np.zeros((1, 8, 8, 3), np.float32))
+    path = tmp_path / "denoiser.safetensors"
+    weights.save_weights(path, params, {"name": "sevnet_s", **TINY}, {"recipe": {}})
+    return path
+
+
+@pytest.fixture
+def recipe(tmp_path, rng, denoiser):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(photos / "a.png")
+    return Recipe(
+        model={"name": "translator_s", **TINY},
+        denoiser=str(denoiser),
+        source=str(photos),
+        noise="isp",
+        batch_size=2,
+        patch_size=16,
+        steps=3,
+        learning_rate=1e-2,
+        validation_source=str(photos),
+        validation_noises=("isp",),
+        validation_images=1,
+        validation_size=16,
+    )
+
+
+def test_only_the_translator_is_trained(recipe, tmp_path, denoiser):
+    before = weights.load_weights(denoiser)
+    state = train(recipe, tmp_path / "run")
+    chex.assert_trees_all_equal(state.frozen, before.params)
+    file = tmp_path / "run" / "weights.safetensors"
+    trained = weights.load_weights(file)
+    fresh = jax.jit(trained.model.init)(
+        jax.random.key(recipe.seed, impl="rbg"), np.zeros((1, 32, 32, 3), np.float32)
+    )
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max() > 1e-3, trained.params, fresh)
+    assert all(jax.tree.leaves(moved))  # the gradient came through the denoiser
+    assert trained.provenance["denoiser_sha256"] == before.sha256
+    assert trained.provenance["recipe"]["denoiser"] == denoiser.name
+
+    restore = load(denoiser, translator=file)
+    image = np.asarray(Image.open(next((tmp_path / "photos").iterdir())))
+    assert restore(image).shape == image.shape
+    assert (restore(image) != load(denoiser)(image)).any()
+
+
+def test_the_random_part_is_a_function_of_seed_and_count(recipe, rng):
+    objective = make_objective(recipe)
+    assert isinstance(objective, Translation)
+    params = jax.jit(objective.model.init)(
+        jax.random.key(0, impl="rbg"), np.zeros((1, 16, 16, 3), np.float32)
+    )
+    clean, noisy = rng.uniform(size=(2, 2, 16, 16, 3)).astype(np.float32)
+    batch = {"clean": clean, "noisy": noisy}
+    loss = jax.jit(objective.loss)
+    first = loss(params, objective.frozen, batch, 0)
+    assert first == loss(params, objective.frozen, batch, 0)
+    assert first != loss(params, objective.frozen, batch, 1)
+    plain = make_objective(dataclasses.replace(recipe, noise_weight=0.0))
+    restored = plain.restore(params, plain.frozen, noisy)
+    expected = np.abs(restored - clean).mean()
+    assert plain.loss(params, plain.frozen, batch, 0) == pytest.approx(expected)
+    assert first > expected
+
+
+def test_a_translator_serves_its_own_denoiser_only(recipe, tmp_path, denoiser):
+    train(dataclasses.replace(recipe, steps=1), tmp_path / "run")
+    file = tmp_path / "run" / "weights.safetensors"
+    with pytest.raises(ValueError, match="was trained for the denoiser"):
+        load("sevnet_s", translator=file)
+    with pytest.raises(ValueError, match="are of no translator"):
+        load(denoiser, translator=denoiser)
+
+
+def test_a_missing_denoiser_is_named(recipe):
+    missing = dataclasses.replace(recipe, denoiser="FILE")
+    with pytest.raises(ValueError, match="there are no weights 'FILE'"):
+        make_objective(missing)
