@@ -4,9 +4,7 @@ PNG of 16 bit goes through imagecodecs and TIFF through tifffile, since Pillow c
 16-bit colour to 8 bit; everything else through Pillow.
 """
 
-import struct
 import warnings
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,19 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from sevnet_jax.files import write_atomically
-from sevnet_jax.inference import tiff
-from sevnet_jax.inference.picture import ORIENTATION, Picture, Refused, check_size
+from sevnet_jax.inference import png, tiff
+from sevnet_jax.inference.picture import (
+    ORIENTATION,
+    Picture,
+    Refused,
+    check_size,
+    orientation_alone,
+)
 
-PNG = b"\x89PNG\r\n\x1a\n"
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
 ENDINGS = (*tiff.ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
 NO_ALPHA = (".jpg", ".jpeg", ".bmp")
 MODES = ("L", "LA", "RGB", "RGBA")
-METRES_PER_INCH = 0.0254
 
 
 def read(path: Path, most_pixels: int) -> Picture:
@@ -55,8 +57,11 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     check_target(path, pixels)
     if path.suffix.lower() in tiff.ENDINGS:
         write_atomically(path, lambda p: tiff.write(p, pixels, source))
-    elif pixels.dtype == np.uint16:
-        data = _png_with(imagecodecs.png_encode(pixels), source)
+        return
+    if pixels.ndim == 3 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    if path.suffix.lower() == png.ENDING:
+        data = png.encode(pixels, source)
         write_atomically(path, lambda p: p.write_bytes(data))
     else:
         write_atomically(path, lambda p: _write_by_pillow(p, pixels, source))
@@ -98,7 +103,9 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
             "dpi": image.info.get("dpi"),
             "orientation": exif.get(ORIENTATION, 1),
         }
-        if head[:8] == PNG and head[24] == 16:
+        if image.format == "PNG":
+            info["png"] = png.read_chunks(path.read_bytes())
+        if png.is_16bit(head):
             return Picture(imagecodecs.png_decode(path.read_bytes()), **info)
         note = "its first picture only" if image.format == "MPO" else ""
         alpha = "transparency" in image.info
@@ -116,13 +123,11 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
 
 
 def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
-    if pixels.ndim == 3 and pixels.shape[-1] == 1:
-        pixels = pixels[..., 0]
     image = Image.fromarray(pixels)
     ending = path.suffix.lower()
     exif = source.exif
     if exif is None and source.orientation != 1:
-        exif = _orientation_alone(source.orientation)
+        exif = orientation_alone(source.orientation)
     if ending == ".bmp" and exif:  # which has no place for it: turn the pixels
         image.getexif().load(exif)
         image, exif = ImageOps.exif_transpose(image), None
@@ -137,31 +142,3 @@ def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
         if value:
             options[name] = value
     image.save(path, **options)
-
-
-def _orientation_alone(orientation: int) -> bytes:
-    exif = Image.Exif()
-    exif[ORIENTATION] = orientation
-    return exif.tobytes()
-
-
-def _png_with(data: bytes, source: Picture) -> bytes:
-    """A PNG with colour profile, resolution and EXIF behind its header."""
-    chunks = b""
-    if source.icc:
-        chunks += _chunk(b"iCCP", b"ICC\0\0" + zlib.compress(source.icc))
-    if source.dpi:
-        per_metre = (round(d / METRES_PER_INCH) for d in source.dpi)
-        chunks += _chunk(b"pHYs", struct.pack(">IIB", *per_metre, 1))
-    exif = source.exif
-    if exif is None and source.orientation != 1:
-        exif = _orientation_alone(source.orientation)
-    if exif:
-        chunks += _chunk(b"eXIf", exif.removeprefix(b"Exif\0\0"))
-    end = len(PNG) + 4 + 4 + 13 + 4  # signature, and IHDR with length, name and sum
-    return data[:end] + chunks + data[end:]
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
-    check = struct.pack(">I", zlib.crc32(name + data))
-    return struct.pack(">I", len(data)) + name + data + check

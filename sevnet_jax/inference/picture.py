@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 ORIENTATION = 274  # the tag, in EXIF and in TIFF
 
@@ -24,8 +25,16 @@ class Picture:
     exif: bytes | None = None
     dpi: tuple[float, float] | None = None
     orientation: int = 1  # as in EXIF
+    png: bytes = b""  # chunks of a PNG that are copied as they are
     tiff: dict[str, Any] = dataclasses.field(default_factory=dict)
     note: str = ""  # what is worth saying about how it was read
+
+
+def orientation_alone(orientation: int) -> bytes:
+    """Returns EXIF that says how a picture is turned, and nothing else."""
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    return exif.tobytes()
 
 
 def check_size(width: int, height: int, most_pixels: int) -> None:

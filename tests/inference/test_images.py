@@ -7,9 +7,9 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, PngImagePlugin
 
-from sevnet_jax.inference import images
+from sevnet_jax.inference import images, png
 
 MANY = 10**9
 ICC = b"not a real profile, but kept byte for byte"
@@ -90,6 +90,27 @@ def test_metadata_survive_in_16_bit_png(rng, tmp_path):
             assert image.getexif()[271] == "Maker"
             np.testing.assert_allclose(image.info["dpi"], (300, 200), rtol=1e-3)
     np.testing.assert_array_equal(picture.pixels, pixels)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_what_else_a_png_says_survives(rng, tmp_path, dtype):
+    pixels = draw(rng, (8, 8, 3), dtype)
+    text = PngImagePlugin.PngInfo()
+    text.add_text("Author", "somebody")
+    text.add_itxt("Title", "ä")
+    text.add(b"gAMA", struct.pack(">I", 45455))
+    Image.fromarray(draw(rng, (8, 8, 3), "uint8")).save(
+        tmp_path / "texts.png", pnginfo=text
+    )
+    chunks = png.read_chunks((tmp_path / "texts.png").read_bytes())
+    images.write(tmp_path / "a.png", pixels, images.Picture(pixels, png=chunks))
+    picture = images.read(tmp_path / "a.png", MANY)
+    images.write(tmp_path / "b.png", picture.pixels, picture)
+    np.testing.assert_array_equal(images.read(tmp_path / "b.png", MANY).pixels, pixels)
+    with Image.open(tmp_path / "b.png") as image:
+        assert image.info["Author"] == "somebody"
+        assert image.info["Title"] == "ä"
+        assert image.info["gamma"] == pytest.approx(0.45455)
 
 
 def test_metadata_survive_in_tiff(rng, tmp_path):
@@ -275,7 +296,10 @@ def save_bomb(path):
 
     header = struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)
     path.write_bytes(
-        images.PNG + chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+        png.SIGNATURE
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", b"")
+        + chunk(b"IEND", b"")
     )
 
 
