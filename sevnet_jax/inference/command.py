@@ -9,12 +9,14 @@ import time
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from sevnet_jax.inference import images
-from sevnet_jax.inference.denoiser import TRANSLATOR, Denoiser, load
+from sevnet_jax.inference.denoiser import SYMMETRIES, TRANSLATOR, Denoiser, load
 from sevnet_jax.runtime import use_compilation_cache
 
 SUFFIX = "_denoised"
+LARGE = 2_000_000  # pixels from which on one waits for a while
 SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 
@@ -75,6 +77,7 @@ def restore_file(
     images.check_target(job.target, picture.pixels)
     if job.target.parent.exists() and not os.access(job.target.parent, os.W_OK):
         raise ValueError(f"cannot write to {job.target.parent}")
+    announce(args, denoiser, picture.pixels, prefix + str(job.source))
     restored = denoiser(
         picture.pixels,
         strength=args.strength,
@@ -86,6 +89,18 @@ def restore_file(
     seconds = time.perf_counter() - began
     note = f" ({picture.note})" if picture.note else ""
     say(args, f"{prefix}{job.source} -> {job.target}, {seconds:.1f} s{note}")
+
+
+def announce(
+    args: argparse.Namespace, denoiser: Denoiser, pixels: np.ndarray, name: str
+) -> None:
+    """Says at the start how long a large image will take."""
+    colours = pixels.ndim > 2 and pixels.shape[-1] <= 4
+    count = pixels.size // (pixels.shape[-1] if colours else 1)
+    if count >= LARGE and not args.quiet:
+        runs = SYMMETRIES if args.ensemble else 1
+        seconds = denoiser.seconds_per_pixel * count * runs
+        say(args, f"{name}: {count / 1e6:.0f} megapixels, about {seconds:.0f} s")
 
 
 class Bar:

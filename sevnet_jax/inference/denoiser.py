@@ -1,5 +1,6 @@
 """A denoiser for arrays: any shape, type and unit in, the same out."""
 
+import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from sevnet_jax.inference import tiling
+from sevnet_jax.inference import estimate, tiling
 from sevnet_jax.inference.weights import Weights, join, load_named
 from sevnet_jax.models import ops
 from sevnet_jax.runtime import compiler_options
@@ -58,6 +59,12 @@ class Denoiser:
             compiler_options=compiler_options(),
         )
         self._params = jax.device_put(weights.params)
+
+    @functools.cached_property
+    def seconds_per_pixel(self) -> float:
+        """About what a pixel costs on the default device, without the ensemble."""
+        channels = self.weights.model.channels
+        return estimate.seconds_per_pixel(self._restore, self._params, channels)
 
     def __call__(
         self,

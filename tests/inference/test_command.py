@@ -1,5 +1,6 @@
 """denoise.py: files, folders, globs; what fails is named and the rest goes on."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 
 from sevnet_jax.inference import command, images
+from sevnet_jax.inference.denoiser import Denoiser
 
 
 @pytest.fixture
@@ -147,6 +149,26 @@ def test_nothing_is_left_when_the_target_cannot_be_written(run, photo, tmp_path)
     assert code == 1
     assert "cannot write files that end in '.xyz'" in text
     assert [p.name for p in tmp_path.iterdir()] == ["photo.png"]
+
+
+def test_a_large_image_is_announced_with_its_time(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "LARGE", 100 * 150)
+    for name, width in (("large", 150), ("small", 149)):
+        pixels = np.zeros((100, width, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    _, text = run(tmp_path / "large.png", tmp_path / "small.png")
+    (line,) = [line for line in text.splitlines() if "megapixels, about" in line]
+    assert "large.png: 0 megapixels, about" in line
+
+
+def test_the_estimate_grows_with_the_network(denoiser, draw_params):
+    """The same program on the same machine: twice the width is more than twice."""
+    model = denoiser.weights.model
+    wide = model.clone(width=4 * model.width)
+    params = draw_params(wide, np.zeros((1, 8, 8, 3), np.float32))
+    weights = dataclasses.replace(denoiser.weights, model=wide, params=params)
+    ratio = Denoiser(weights).seconds_per_pixel / denoiser.seconds_per_pixel
+    assert ratio > 4  # about 16, but both are timed
 
 
 def test_neither_import_nor_denoising_loads_tensorflow(project):
