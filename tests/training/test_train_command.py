@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -144,3 +146,25 @@ def test_data_that_goes_away_is_one_line_and_nothing_lost(
     assert "train.py: the data cannot be read any more" in output
     last = read_metrics(tmp_path / "run")[-1]["step"]
     assert last in list_steps(tmp_path / "run" / "checkpoints")
+
+
+def test_large_pages_are_asked_for_unless_somebody_has_set_them(project):
+    """The program starts anew, once, with the same arguments."""
+    code = (
+        "import os, sys, train\n"
+        "train.use_huge_pages()\n"
+        "print(os.environ['GLIBC_TUNABLES'], sys.argv[1:])"
+    )
+    plain = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
+    for environment, expected in (
+        (plain, "glibc.malloc.hugetlb=1"),
+        ({**plain, "GLIBC_TUNABLES": ""}, ""),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "--x", "a b"],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.strip() == f"{expected} ['--x', 'a b']".strip()
