@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from sevnet_jax.models import SEVNet
-from sevnet_jax.models.ops import RELATIVE_EPSILON
+from sevnet_jax.models.tokens import RELATIVE_EPSILON
 
 
 def convert_params(params: Any, memory_format: torch.memory_format) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from sevnet_jax.models import ops
+from sevnet_jax.models import ops, tokens
 
 
 class Conv(nn.Module):
@@ -60,11 +60,9 @@ class NormalizedSelfModulator(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
-        normalized = ops.normalize_tokens(x)
-        source = normalized if self.scale_free else x
+        source = tokens.normalize(x) if self.scale_free else x
         affine = Conv(2 * x.shape[-1], size=1, name="affine")(source)
-        gamma, beta = jnp.split(affine, 2, axis=-1)
-        return gamma * normalized + beta
+        return tokens.modulate(x, affine)
 
 
 class HeterogeneousNormalization(nn.Module):
@@ -100,14 +98,12 @@ class InteractiveGating(nn.Module):
             case "none":
                 return value * gate
             case "gate":
-                energy = ops.token_energy(gate)
+                scale = tokens.zero_safe_rsqrt(tokens.energy(gate))
+                return value * tokens.scale_by(gate, scale)
             case "both":
-                energy = ops.token_energy(value) + ops.token_energy(gate)
+                return tokens.gate(value, gate)
             case other:
                 raise ValueError(f"scaling is 'both', 'gate' or 'none', got {other!r}")
-        # Scale the gate first: the bare product would underflow at twice the exponent.
-        gate = (ops.widen(gate) * ops.zero_safe_rsqrt(energy)).astype(x.dtype)
-        return value * gate
 
 
 class Pointwise(nn.Module):

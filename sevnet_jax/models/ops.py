@@ -1,19 +1,11 @@
-"""Homogeneous primitives: the one convolution, token statistics, resampling, padding.
-
-A token is the channel vector of one pixel. Statistics are taken in float32 at least,
-so that bfloat16 features keep the law as exactly as float32 ones do.
-"""
+"""Homogeneous primitives: the one convolution, resampling, padding, an image's mean."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
-from sevnet_jax.models import convolution
-
-# Relative to the token's own power, so that it scales with it: an absolute epsilon
-# would take over for small inputs and break f(kx) = k f(x).
-RELATIVE_EPSILON = 1e-6
+from sevnet_jax.models import convolution, tokens
 
 
 def convolve(
@@ -35,46 +27,6 @@ def convolve(
     return convolution.convolve(
         x, kernel.astype(x.dtype), stride, transposed, precision
     )
-
-
-def widen(x: Array) -> Array:
-    """`x` in float32, or float64 if it is that already: statistics need the bits."""
-    return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
-
-
-def token_moments(x: Array) -> tuple[Array, Array]:  # [..., C] -> [..., 1] twice
-    """Mean and variance of each token, in float32 or wider. Degrees 1 and 2."""
-    x = widen(x)
-    mean = x.mean(-1, keepdims=True)
-    return mean, jnp.square(x - mean).mean(-1, keepdims=True)
-
-
-def token_energy(x: Array) -> Array:  # [..., C] -> [..., 1]
-    """Each token's variance plus a small part of its mean square. Degree 2."""
-    mean, variance = token_moments(x)
-    return regularize(mean, variance)
-
-
-def regularize(mean: Array, variance: Array) -> Array:
-    """`variance + eps * mean square`: zero only where the whole token is. Degree 2."""
-    return variance + RELATIVE_EPSILON * (variance + jnp.square(mean))
-
-
-def zero_safe_rsqrt(energy: Array) -> Array:
-    """`1 / sqrt(energy)`, and 0 with a zero gradient where `energy` is 0. Degree -1/2.
-
-    The inner `where` keeps the infinite slope at 0 out of the gradient; comparing with
-    `== 0` rather than `> 0` lets a NaN through instead of hiding it.
-    """
-    zero = energy == 0
-    return jnp.where(zero, 0, lax.rsqrt(jnp.where(zero, 1, energy)))
-
-
-def normalize_tokens(x: Array) -> Array:  # [..., C] -> [..., C]
-    """Tokens with zero mean and unit variance; zero tokens stay zero. Degree 0."""
-    mean, variance = token_moments(x)
-    scale = zero_safe_rsqrt(regularize(mean, variance))
-    return ((widen(x) - mean) * scale).astype(x.dtype)
 
 
 def space_to_depth(
@@ -118,7 +70,7 @@ def image_mean(x: Array) -> Array:  # [B, H, W, C] -> [B, 1, 1, 1]
 
     A NaN or infinite pixel then spoils its neighbourhood, not the whole image.
     """
-    x = widen(x)
+    x = tokens.widen(x)
     return x.mean((1, 2, 3), keepdims=True, where=jnp.isfinite(x))
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from sevnet_jax.models import layers, ops
+from sevnet_jax.models import layers, ops, tokens
 
 CENTRES = ("image", "constant", "none")
 DTYPES = ("float32", "bfloat16")
@@ -90,14 +90,14 @@ class SEVNet(nn.Module):
         reach = 0
         # From the tail out to the bottom and back to the head; a coarser token is seen
         # whole as soon as a part of it is.
-        for side, tokens in [
+        for side, width in [
             (self.stem, 1),
             *steps,
             inner,
             *steps[::-1],
             (self.stem, 1),
         ]:
-            reach = -(-reach // side) * side + side * tokens
+            reach = -(-reach // side) * side + side * width
         return -(-reach // self.multiple) * self.multiple
 
     @nn.compact
@@ -146,7 +146,7 @@ class SEVNet(nn.Module):
             y = layers.Conv(outputs, gain=TAIL_GAIN, name="tail")(y)
             return ops.depth_to_space(y, self.stem)
 
-        signal = ops.widen(x)
+        signal = tokens.widen(x)
         centred = signal - centre
         padded = ops.pad_to_multiple(centred.astype(self.dtype), self.multiple)
         with (

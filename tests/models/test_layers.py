@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevnet_jax import equivariance
-from sevnet_jax.models import layers, ops
+from sevnet_jax.models import layers, ops, tokens
 
 BLOCKS = {
     "Conv": functools.partial(layers.Conv, 6),
@@ -239,7 +239,7 @@ def test_bfloat16_statistics_are_taken_in_float32(rng):
     x = jnp.asarray(256 + rng.normal(size=(4, 64)) * 2, "bfloat16")
     exact = np.asarray(x, np.float64)
     expected = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
-    got = np.asarray(ops.normalize_tokens(x), np.float64)
+    got = np.asarray(tokens.normalize(x), np.float64)
     np.testing.assert_allclose(got, expected, atol=0.05)
 
 
@@ -253,7 +253,7 @@ class BiasedConv(nn.Module):
 class AbsoluteEpsilon(nn.Module):
     @nn.compact
     def __call__(self, x):
-        mean, variance = ops.token_moments(x)
+        mean, variance = tokens.moments(x)
         return x * (x - mean) * jax.lax.rsqrt(variance + 1e-6)
 
 
