@@ -37,7 +37,7 @@ def compile_step(recipe: Recipe):
     state = jax.eval_shape(lambda: create_state(objective.model, recipe))
     shape = (recipe.batch_size, recipe.patch_size, recipe.patch_size, 3)
     image = jax.ShapeDtypeStruct(shape, np.float32)
-    return step.lower(state, {"clean": image, "noisy": image}).compile()
+    return step.lower(state, {"clean": image, "noisy": image}, None).compile()
 
 
 def time_bare_step(recipe: Recipe, rounds: int) -> float:
@@ -58,7 +58,7 @@ def time_bare_step(recipe: Recipe, rounds: int) -> float:
     for _ in range(rounds):
         start = time.perf_counter()
         for _ in range(STRETCH):
-            state, _ = step(state, batch)
+            state, _ = step(state, batch, None)
         jax.block_until_ready(state)
         seconds.append((time.perf_counter() - start) / STRETCH)
     return float(np.median(seconds))

@@ -22,6 +22,7 @@ from sevnet_jax.files import write_atomically
 from sevnet_jax.models import SEVNet, Translated, create_model
 
 FORMAT = "sevnet_jax 1"
+FILE = "weights.safetensors"  # in the folder of a run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,15 +88,28 @@ def load_weights(path: str | Path) -> Weights:
     return Weights(model, params, config, provenance, digest)
 
 
+def find_file(name_or_path: str | Path) -> Path:
+    """Returns the weights in a run's folder; a file or a name stays as it is."""
+    path = Path(name_or_path)
+    if not path.is_dir():
+        return path
+    if not (path / FILE).is_file():
+        raise ValueError(
+            f"the run {str(path)!r} has no {FILE}; is it finished? Its last step "
+            "writes them"
+        )
+    return path / FILE
+
+
 def load_named(name_or_path: str | Path) -> Weights:
-    """Returns the weights of a name that came with the package, or of a file."""
+    """Returns the weights of a name that came with the package, a file, or a run."""
     bundled = resources.files("sevnet_jax") / "weights"
     names = sorted(
         Path(file.name).stem
         for file in (bundled.iterdir() if bundled.is_dir() else ())
         if file.name.endswith(".safetensors")
     )
-    name = str(name_or_path)
+    name = str(find_file(name_or_path))
     if name in names:
         with resources.as_file(bundled / f"{name}.safetensors") as path:
             return load_weights(path)
@@ -121,7 +135,10 @@ def join(translator: Weights, denoiser: Weights) -> Weights:
         Translated(translator.model, denoiser.model),
         Translated.join(translator.params, denoiser.params),
         {"name": f"{denoiser.config['name']} after {translator.config['name']}"},
-        {"translator": translator.provenance, "denoiser": denoiser.provenance},
+        {
+            "translator": {"sha256": translator.sha256, **translator.provenance},
+            "denoiser": {"sha256": denoiser.sha256, **denoiser.provenance},
+        },
         hashlib.sha256((translator.sha256 + denoiser.sha256).encode()).hexdigest(),
     )
 

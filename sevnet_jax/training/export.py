@@ -1,5 +1,6 @@
 """The weights of a run: the file it may start from, and the one it ends with."""
 
+import dataclasses
 import importlib.metadata
 import platform
 from pathlib import Path
@@ -14,6 +15,20 @@ from sevnet_jax.training.recipe import Recipe, to_config
 from sevnet_jax.training.state import TrainState
 
 PACKAGES = ("sevnet_jax", "jax", "flax", "optax")
+
+
+def pin_weights(recipe: Recipe) -> Recipe:
+    """Returns the recipe with the hashes of the weights that it names.
+
+    They are a part of the run's config: a file that is replaced under the same name
+    is noticed when the run goes on.
+    """
+    pins = {"init_sha256": recipe.init_weights, "denoiser_sha256": recipe.denoiser}
+    found = {
+        key: weights.load_named(name).sha256 if name else ""
+        for key, name in pins.items()
+    }
+    return dataclasses.replace(recipe, **found)
 
 
 def load_start(recipe: Recipe) -> weights.Weights | None:

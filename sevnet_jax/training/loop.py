@@ -9,10 +9,11 @@ import jax
 import numpy as np
 
 from sevnet_jax.data import pipeline
+from sevnet_jax.inference import weights
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import Checkpoints
-from sevnet_jax.training.export import export_weights, load_start
+from sevnet_jax.training.export import export_weights, load_start, pin_weights
 from sevnet_jax.training.logs import Log, clock
 from sevnet_jax.training.objective import make_objective
 from sevnet_jax.training.recipe import Recipe
@@ -22,7 +23,6 @@ from sevnet_jax.training.step import make_step
 from sevnet_jax.training.validation import Validation
 from sevnet_jax.training.workdir import claim, save_config
 
-WEIGHTS = "weights.safetensors"
 ASK_EVERY = 10  # steps between the hosts' agreements on whether to stop
 PROFILE_AFTER, PROFILED_STEPS = 10, 5  # what --profile records
 
@@ -45,7 +45,7 @@ def train(
     does, ValueError and OSError if the recipe, the data or the disk will not do.
     """
     folder = Path(workdir)
-    recipe = parallel.on_all(lambda: resolve_epochs(recipe))
+    recipe = parallel.on_all(lambda: pin_weights(resolve_epochs(recipe)))
     mesh = parallel.make_mesh(recipe.batch_size, recipe.accumulation)
     with contextlib.ExitStack() as stack:
 
@@ -90,17 +90,15 @@ class _Run:
         whole = parallel.replicated(mesh)
         self.given = parallel.on_all(lambda: load_start(recipe))
         create = jax.jit(
-            lambda params, frozen: create_state(
-                self.objective.model, recipe, params, frozen
-            ),
+            lambda params: create_state(self.objective.model, recipe, params),
             out_shardings=whole,
         )
         self.checkpoints = Checkpoints(
             folder / "checkpoints", recipe.keep_last, recipe.keep_every
         )
         stack.callback(self.checkpoints.close)
-        start = self.given.params if self.given else None
-        state = create(start, self.objective.frozen)
+        self.frozen = jax.device_put(self.objective.frozen, whole)
+        state = create(self.given.params if self.given else None)
         self.state = self.checkpoints.restore(state) or state
         self.start = self._saved = int(self.state.step)
         self.log = None
@@ -125,7 +123,7 @@ class _Run:
             self._train(stopped, profile)
         self.checkpoints.wait()
         if int(self.state.step) >= recipe.steps:
-            path = self.folder / WEIGHTS
+            path = self.folder / weights.FILE
             parallel.on_first(
                 lambda: export_weights(
                     path, self.state, recipe, self.given, self.objective.denoiser
@@ -148,7 +146,7 @@ class _Run:
         batch = next(batches)
         began = time.perf_counter()
         step_fn = make_step(self.objective.loss, recipe, self.mesh)
-        step_fn = step_fn.lower(self.state, batch).compile()
+        step_fn = step_fn.lower(self.state, batch, self.frozen).compile()
         self.say(f"compiled the step in {time.perf_counter() - began:.1f} s")
         self._began, self._counted = time.perf_counter(), self.start
         report = None
@@ -159,7 +157,7 @@ class _Run:
                 self._profile(step, profiled)
             # Python looks at a step while the devices are busy with the next one.
             previous = report
-            self.state, report = step_fn(self.state, batch)
+            self.state, report = step_fn(self.state, batch, self.frozen)
             if previous is not None:
                 self._look(step - 1, previous)
             pause = any(
@@ -265,7 +263,7 @@ class _Run:
         if not self.log:
             return None
         params, frozen = jax.tree.map(
-            lambda a: a.addressable_data(0), (self.state.kept_params, self.state.frozen)
+            lambda a: a.addressable_data(0), (self.state.kept_params, self.frozen)
         )
         began = time.perf_counter()
         values, picture = self.validation.score(

@@ -35,6 +35,8 @@ class Recipe:
 
     # Optimisation.
     init_weights: str = ""  # a weights file to start from; empty: random weights
+    init_sha256: str = ""  # which ones they are; filled in by the run, as the next one
+    denoiser_sha256: str = ""
     steps: int = 200_000
     epochs: int = 0  # if not 0, takes the place of `steps`
     loss: str = "l1"

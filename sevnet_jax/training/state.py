@@ -36,7 +36,6 @@ class TrainState(struct.PyTreeNode):
     params: Any
     optimizer: optax.OptState
     average: Any  # of the params over the steps; None without
-    frozen: Any  # parameters that take part and are not trained; None without
     tally: Tally
 
     @property
@@ -56,9 +55,7 @@ def empty_tally(skipped: int = 0, skipped_in_row: int = 0) -> Tally:
     )
 
 
-def create_state(
-    model: nn.Module, recipe: Recipe, params: Any = None, frozen: Any = None
-) -> TrainState:
+def create_state(model: nn.Module, recipe: Recipe, params: Any = None) -> TrainState:
     """Returns the state before the first step, of `params` or as the seed has it."""
     # The counter-based generator compiles in a tenth of the default one's time.
     key = jax.random.key(recipe.seed, impl="rbg")
@@ -71,6 +68,5 @@ def create_state(
         optimizer=make_optimizer(recipe).init(params),
         # Its own memory: the step gives up all of the state it was given.
         average=jax.tree.map(jnp.copy, params) if recipe.ema_decay else None,
-        frozen=frozen,
         tally=jax.tree.map(jnp.asarray, empty_tally()),
     )

@@ -20,15 +20,17 @@ LossFn = Callable[[Any, Any, dict[str, Array], Array], Array]
 
 
 def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
-    """Returns the jitted (state, batch) -> (state, report); the old state is given up.
+    """Returns the jitted (state, batch, frozen) -> (state, report).
+
+    The old state is given up. `frozen` are an objective's parameters that stay.
 
     A step whose loss, gradient or new parameters are not finite changes nothing but
     the counters. `loss_fn` sees the whole batch, wherever its rows are.
     """
     optimizer, schedule = make_optimizer(recipe), make_schedule(recipe)
 
-    def step(state: TrainState, batch: dict[str, Array]):
-        loss, grads = _gradients(loss_fn, state, batch, recipe.accumulation)
+    def step(state: TrainState, batch: dict[str, Array], frozen: Any):
+        loss, grads = _gradients(loss_fn, state, batch, frozen, recipe.accumulation)
         norm = optax.tree.norm(grads)
         updates, optimizer_state = optimizer.update(
             grads, state.optimizer, state.params
@@ -49,7 +51,6 @@ def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
             params=keep(params, state.params),
             optimizer=keep(optimizer_state, state.optimizer),
             average=average,
-            frozen=state.frozen,
             tally=_count(state.tally, loss, norm, good),
         )
         report = {
@@ -63,18 +64,18 @@ def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
     whole, rows = parallel.replicated(mesh), parallel.by_rows(mesh)
     return jax.jit(
         step,
-        in_shardings=(whole, rows),
+        in_shardings=(whole, rows, whole),
         out_shardings=(whole, whole),
         donate_argnums=0,
         compiler_options=compiler_options(),
     )
 
 
-def _gradients(loss_fn, state, batch, parts):
+def _gradients(loss_fn, state, batch, frozen, parts):
     """Loss and gradient, the batch taken in parts that follow one another."""
     compute = jax.value_and_grad(loss_fn)
     if parts == 1:
-        return compute(state.params, state.frozen, batch, state.step)
+        return compute(state.params, frozen, batch, state.step)
     # Every part has rows of every device.
     stacked = jax.tree.map(
         lambda a: a.reshape(-1, parts, *a.shape[1:]).swapaxes(0, 1), batch
@@ -83,7 +84,7 @@ def _gradients(loss_fn, state, batch, parts):
     zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
 
     def add(sums, part):
-        found = compute(state.params, state.frozen, *part)
+        found = compute(state.params, frozen, *part)
         return jax.tree.map(jnp.add, sums, found), None
 
     total, _ = lax.scan(add, zero, (stacked, counts))

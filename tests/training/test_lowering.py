@@ -19,7 +19,7 @@ def test_the_train_step_lowers_for_accelerators(preset):
     image = jax.ShapeDtypeStruct((4, 64, 64, 3), "float32")
     step = make_step(objective.loss, recipe, parallel.make_mesh(4))
     exported = export.export(step, platforms=["cuda", "tpu"])(
-        state, {"clean": image, "noisy": image}
+        state, {"clean": image, "noisy": image}, None
     )
     text = exported.mlir_module()
     # XLA's own convolutions for accelerators, forward and backward.

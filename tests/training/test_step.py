@@ -59,7 +59,7 @@ def test_a_step_is_adam_on_the_mean_loss(state, batch):
     optimizer = optax.adam(1e-3)
     updates, _ = optimizer.update(grads, optimizer.init(before.params))
     expected = optax.apply_updates(before.params, updates)
-    after, report = step(state, batch)
+    after, report = step(state, batch, None)
     chex.assert_trees_all_close(after.params, expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(report["loss"], loss, rtol=1e-6)
     np.testing.assert_allclose(after.tally.loss, loss, rtol=1e-6)
@@ -72,13 +72,13 @@ def test_a_step_is_adam_on_the_mean_loss(state, batch):
 def test_the_average_follows_the_params(state, batch):
     _, step = build()
     start = copy(state.params)
-    after, _ = step(state, batch)
+    after, _ = step(state, batch, None)
     # At step 0 a tenth of the way is kept, 0.99 being for later.
     expected = jax.tree.map(lambda a, p: 0.1 * a + 0.9 * p, start, after.params)
     chex.assert_trees_all_close(after.average, expected, rtol=1e-5, atol=1e-7)
     late = after.replace(step=jnp.asarray(10_000, jnp.int32))
     average = copy(late.average)
-    later, _ = step(late, batch)
+    later, _ = step(late, batch, None)
     expected = jax.tree.map(lambda a, p: 0.99 * a + 0.01 * p, average, later.params)
     chex.assert_trees_all_close(later.average, expected, rtol=1e-5, atol=1e-7)
 
@@ -88,9 +88,9 @@ def test_a_step_that_is_not_finite_changes_only_the_counters(state, batch, bad):
     _, step = build()
     broken = {**batch, "noisy": batch["noisy"].copy()}
     broken["noisy"][0, 0, 0, 0] = bad
-    state, _ = step(state, batch)
+    state, _ = step(state, batch, None)
     before = copy(state)
-    after, report = step(state, broken)
+    after, report = step(state, broken, None)
     assert not report["good"]
     chex.assert_trees_all_equal(after.params, before.params)
     chex.assert_trees_all_equal(after.optimizer, before.optimizer)
@@ -98,7 +98,7 @@ def test_a_step_that_is_not_finite_changes_only_the_counters(state, batch, bad):
     assert int(after.step) == 2
     assert int(after.tally.skipped) == int(after.tally.skipped_in_row) == 1
     assert int(after.tally.steps) == 1
-    after, report = step(after, batch)
+    after, report = step(after, batch, None)
     assert report["good"]
     assert int(after.tally.skipped) == 1
     assert int(after.tally.skipped_in_row) == 0
@@ -109,7 +109,7 @@ def test_params_that_overflow_are_refused(state, batch):
     recipe = dataclasses.replace(RECIPE, learning_rate=3e38)
     _, step = build(recipe)
     before = copy(state.params)
-    after, report = step(state, batch)
+    after, report = step(state, batch, None)
     assert jnp.isfinite(report["loss"])
     assert not report["good"]
     chex.assert_trees_all_equal(after.params, before)
@@ -118,8 +118,8 @@ def test_params_that_overflow_are_refused(state, batch):
 def test_accumulation_gives_the_same_step(state, batch):
     _, whole = build()
     _, in_parts = build(dataclasses.replace(RECIPE, accumulation=4))
-    first, report = whole(copy(state), batch)
-    second, report_in_parts = in_parts(copy(state), batch)
+    first, report = whole(copy(state), batch, None)
+    second, report_in_parts = in_parts(copy(state), batch, None)
     np.testing.assert_allclose(report["loss"], report_in_parts["loss"], rtol=1e-6)
     chex.assert_trees_all_close(first.params, second.params, rtol=1e-3, atol=1e-5)
 
@@ -132,12 +132,12 @@ def test_the_second_order_network_is_stopped(batch):
     state = create_state(Objective(recipe).model, recipe)
     huge = jax.tree.map(lambda a: a * np.float32(2**20), batch)
     before = copy(state.params)
-    after, report = step(state, huge)
+    after, report = step(state, huge, None)
     assert not report["good"]
     chex.assert_trees_all_equal(after.params, before)
     # The scaled one takes the same batch.
     _, step = build()
-    _, report = step(create_state(Objective(RECIPE).model, RECIPE), huge)
+    _, report = step(create_state(Objective(RECIPE).model, RECIPE), huge, None)
     assert report["good"]
 
 

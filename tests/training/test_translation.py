@@ -11,9 +11,12 @@ from PIL import Image
 from sevnet_jax.inference import weights
 from sevnet_jax.inference.denoiser import load
 from sevnet_jax.models import create_model
+from sevnet_jax.training import parallel
 from sevnet_jax.training.loop import train
 from sevnet_jax.training.objective import Translation, make_objective
 from sevnet_jax.training.recipe import Recipe
+from sevnet_jax.training.state import create_state
+from sevnet_jax.training.step import make_step
 
 TINY = {"width": 4, "blocks": (1,), "bottleneck": 0}
 
@@ -50,8 +53,9 @@ def recipe(tmp_path, rng, denoiser):
 
 def test_only_the_translator_is_trained(recipe, tmp_path, denoiser):
     before = weights.load_weights(denoiser)
-    state = train(recipe, tmp_path / "run")
-    chex.assert_trees_all_equal(state.frozen, before.params)
+    bytes_before = denoiser.read_bytes()
+    train(recipe, tmp_path / "run")
+    assert denoiser.read_bytes() == bytes_before
     file = tmp_path / "run" / "weights.safetensors"
     trained = weights.load_weights(file)
     fresh = jax.jit(trained.model.init)(
@@ -66,6 +70,31 @@ def test_only_the_translator_is_trained(recipe, tmp_path, denoiser):
     image = np.asarray(Image.open(next((tmp_path / "photos").iterdir())))
     assert restore(image).shape == image.shape
     assert (restore(image) != load(denoiser)(image)).any()
+
+
+def test_a_step_leaves_the_denoiser_as_it_is(recipe, rng):
+    objective = make_objective(recipe)
+    frozen = jax.device_put(objective.frozen)
+    before = jax.tree.map(np.array, frozen)
+    step = make_step(objective.loss, recipe, parallel.make_mesh(recipe.batch_size))
+    state = jax.jit(lambda: create_state(objective.model, recipe))()
+    params = jax.tree.map(np.array, state.params)
+    clean, noisy = rng.uniform(size=(2, 2, 16, 16, 3)).astype(np.float32)
+    for _ in range(2):
+        state, report = step(state, {"clean": clean, "noisy": noisy}, frozen)
+        assert report["good"]
+    chex.assert_trees_all_equal(frozen, before)
+    changed = jax.tree.map(lambda a, b: (a != b).any(), state.params, params)
+    assert all(jax.tree.leaves(changed))
+
+
+def test_another_denoiser_under_the_same_name_is_noticed(recipe, tmp_path, denoiser):
+    train(dataclasses.replace(recipe, steps=1), tmp_path / "run")
+    other = weights.load_weights(denoiser)
+    params = jax.tree.map(lambda a: np.asarray(a) * np.float32(2), other.params)
+    weights.save_weights(denoiser, params, other.config, other.provenance)
+    with pytest.raises(ValueError, match="denoiser_sha256 was"):
+        train(dataclasses.replace(recipe, steps=1), tmp_path / "run")
 
 
 def test_the_random_part_is_a_function_of_seed_and_count(recipe, rng):

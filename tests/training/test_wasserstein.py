@@ -45,10 +45,17 @@ def test_the_ideal_has_the_errors_mean_and_deviation(rng):
 
 
 def test_statistics_of_the_ideal_are_part_of_the_gradient(pair):
-    """Moving all of the error moves the ideal along: the sum of its slopes is 1."""
+    """Moving all of the error moves the ideal along, widening it widens the ideal."""
     key = jax.random.key(0)
-    slope = jax.grad(lambda e: wasserstein.gaussian_like(e, key).mean())(pair[0])
-    assert float(slope.sum()) == pytest.approx(1, abs=1e-5)
+    error = jnp.asarray(pair[0])
+
+    def ideal(shift, factor):
+        return wasserstein.gaussian_like(factor * error + shift, key)
+
+    by_shift = jax.grad(lambda shift: ideal(shift, 1.0).mean())(0.0)
+    by_factor = jax.grad(lambda factor: ideal(0.0, factor).std())(1.0)
+    assert float(by_shift) == pytest.approx(1, abs=1e-5)
+    assert float(by_factor) == pytest.approx(float(ideal(0.0, 1.0).std()), rel=1e-4)
 
 
 def test_white_gaussian_noise_is_nearer_than_other_noise(rng):
