@@ -34,16 +34,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parse(argv)
-    logging.basicConfig(format="%(message)s")
-    use_compilation_cache()
     try:
+        args = parse(argv)
+        logging.basicConfig(format="%(message)s")
+        use_compilation_cache()
         return args.run(args)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
         print("eval.py:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except MemoryError:
+        print("eval.py: out of memory", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("eval.py: interrupted", file=sys.stderr)

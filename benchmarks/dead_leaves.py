@@ -40,7 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     result = runner.run(found, trained, args.workdir, seed=0)
     means = protocol.summarize(result.scores)
     print(f"{args.steps} steps each, on:")
-    print(tables.format_text(tables.build(means, "none", args.limit is not None)))
+    print(tables.format_text(tables.build(means, result.set_sizes, "none")))
+    result.progress.finish()
     return runner.report_skipped(result)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+ORIENTATION, TURNED = 274, (5, 6, 7, 8)  # EXIF's tag; values that swap the sides
 _HEAD_BYTES = 25  # a PNG's bit depth is its byte 24
 
 
@@ -112,7 +113,8 @@ def read_size(path: str | Path) -> tuple[int, int]:
             with tifffile.TiffFile(path) as tiff:
                 return tiff.pages[0].imagelength, tiff.pages[0].imagewidth
     with Image.open(path) as image:
-        return image.height, image.width
+        size = image.height, image.width
+        return size[::-1] if image.getexif().get(ORIENTATION, 1) in TURNED else size
 
 
 def extensions() -> set[str]:
@@ -120,8 +122,9 @@ def extensions() -> set[str]:
     from PIL import Image
 
     known = Image.registered_extensions()  # first: this is what fills Image.OPEN
-    # EPS starts an interpreter of PostScript: not for files of unknown origin.
-    kinds = set(Image.OPEN) - {"EPS"}
+    # EPS starts an interpreter of PostScript: not for files of unknown origin. Of the
+    # others Pillow knows the heads only.
+    kinds = set(Image.OPEN) - {"EPS", "MPEG", "BUFR", "GRIB", "HDF5", "WMF"}
     return {ending for ending, kind in known.items() if kind in kinds}
 
 
@@ -133,7 +136,9 @@ def list_files(folder: str | Path) -> list[Path]:
     found = sorted(
         path
         for path in Path(folder).rglob("*")
-        if path.suffix.lower() in endings and path.is_file()
+        if path.suffix.lower() in endings
+        and not path.name.startswith(".")  # other systems' notes on a file
+        and path.is_file()
     )
     if not found:
         raise ValueError(f"no images in {str(folder)!r}")

@@ -1,14 +1,15 @@
 """Trained ablation runs in the layout of the paper's table, with differences to 1a."""
 
 import dataclasses
-import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from sevnet_jax.evaluation import paper
 from sevnet_jax.evaluation.methods import Method
 from sevnet_jax.evaluation.protocol import DESCRIPTION
-from sevnet_jax.evaluation.report import format_table
+from sevnet_jax.evaluation.tables import Means
 from sevnet_jax.models import ABLATIONS, SEVNet, create_model
 
 OURS = "1a"
@@ -25,6 +26,26 @@ NOISES = (
 # A row this far below 1a in distribution is not trained to its end: what it scores out
 # of distribution says little about its design.
 CONVERGED_WITHIN = 0.3
+PAPER_SET = "Kodak24"
+DESCRIPTIONS = {
+    "1a": "(ours)",
+    "1b": "HNM -> CS",
+    "1c": "CS, no NSM",
+    "1d": "IGM -> ELU",
+    "1e": "IGM -> GELU",
+    "1f": "no HNM, ELU",
+    "1g": "no HNM, GELU",
+    "1h": "scale-free affine",
+    "2a": "no IGM",
+    "2b": "IGM -> ReLU",
+    "2c": "single scaling",
+    "2d": "HNM -> LN",
+    "2e": "LN, ReLU",
+    "2f": "LN, GELU",
+    "unscaled": "IGM without scaling",
+    "pre_ln": "LN before, ReLU",
+    "unet_relu": "(baseline)",
+}
 DESIGN = ("normalization", "gate", "pre_normalization", "expansion")
 
 
@@ -49,76 +70,104 @@ def identify(model: SEVNet) -> str:
     return "other"
 
 
-def collect(
-    methods: Sequence[Method], means: Mapping[tuple[str, str, str], Mapping[str, Any]]
-) -> list[Row]:
+def collect(methods: Sequence[Method], means: Means) -> list[Row]:
     """Returns the rows that were run, in the paper's order.
 
-    `means` are of one set: (set, method, noise) -> mean scores.
+    `means` are of one set: (set, method, noise) -> mean scores. The runs of a row must
+    be of networks of one size.
     """
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[Method]] = {}
     for method in methods:
-        groups.setdefault(identify(method.denoiser.weights.model), []).append(
-            method.name
-        )
-    order = [*ABLATIONS, "unet_relu", "other"]
+        model = method.denoiser.weights.model
+        group = groups.setdefault(identify(model), [])
+        if group and group[0].denoiser.weights.model != model:
+            raise ValueError(
+                f"{group[0].name} and {method.name} are of the same row and of other "
+                "sizes; give runs of one size"
+            )
+        group.append(method)
+    noises = list(dict.fromkeys(key[2] for key in means))
+    order = [*DESCRIPTIONS, "other"]
     rows = []
     for name in sorted(groups, key=order.index):
-        runs = groups[name]
-        scores = {
-            noise: [mean for (_, method, n), mean in means.items()
-                    if n == noise and method in runs]
-            for noise in dict.fromkeys(key[2] for key in means)
-        }  # fmt: skip
-        psnr = {noise: [m["psnr"] for m in found] for noise, found in scores.items()}
+        runs = [method.name for method in groups[name]]
+        found = {
+            noise: [m for (_, run, n), m in means.items() if n == noise and run in runs]
+            for noise in noises
+        }
+        psnr = {noise: [mean["psnr"] for mean in found[noise]] for noise in noises}
         rows.append(
             Row(
                 name,
                 tuple(runs),
-                {noise: statistics.fmean(values) for noise, values in psnr.items()},
-                {n: statistics.fmean(m["ssim"] for m in f) for n, f in scores.items()},
-                {
-                    noise: statistics.stdev(values) if len(values) > 1 else 0.0
-                    for noise, values in psnr.items()
-                },
+                {n: float(np.mean(psnr[n])) for n in noises},
+                {n: float(np.mean([m["ssim"] for m in found[n]])) for n in noises},
+                {n: float(np.std(psnr[n], ddof=len(runs) > 1)) for n in noises},
             )
         )
     return rows
 
 
-def format_text(rows: Sequence[Row], data: str) -> str:
-    """Returns scores, then differences to row 1a beside the paper's."""
+def tabulate(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Returns header and cells: PSNR / SSIM of every row."""
     noises = list(rows[0].psnr)
-    scores = [
-        [
-            _label(row),
-            *(f"{row.psnr[n]:.2f} / {row.ssim[n]:.4f}" for n in noises),
-        ]
+    cells = [
+        [_label(row), *(_score(row.psnr[n], row.ssim[n]) for n in noises)]
         for row in rows
     ]
-    parts = [
-        f"{data}, PSNR / SSIM, {DESCRIPTION}",
-        format_table(["row", *noises], scores),
-    ]
-    ours = next((row for row in rows if row.name == OURS), None)
-    if ours is None:
-        return (
-            "\n".join([*parts, "", f"No run is of row {OURS}: no differences."]) + "\n"
-        )
-    parts += ["", f"Difference to {OURS} in dB, here (in the paper):"]
-    differences = [
-        [_label(row), *(_difference(row, ours, noise) for noise in noises)]
+    return ["row", *noises], cells
+
+
+def tabulate_differences(
+    rows: Sequence[Row], data: str
+) -> tuple[list[str], list[list[str]]]:
+    """Returns header and cells: each row minus 1a, in dB, and the paper's behind it."""
+    noises = list(rows[0].psnr)
+    (ours,) = (row for row in rows if row.name == OURS)
+    theirs = paper.ablation() if data.casefold() == PAPER_SET.casefold() else {}
+
+    def cell(row, noise):
+        gap = row.psnr[noise] - ours.psnr[noise]
+        text = f"{gap:+.2f}" if math.isfinite(gap) else "not finite"
+        if noise not in theirs.get(row.name, {}):
+            return text
+        paper_gap = theirs[row.name][noise].psnr - theirs[OURS][noise].psnr
+        return f"{text} ({paper_gap:+.2f})"
+
+    cells = [
+        [_label(row), *(cell(row, noise) for noise in noises)]
         for row in rows
         if row is not ours
     ]
-    parts.append(format_table(["row", *noises], differences))
+    return ["row", *noises], cells
+
+
+def format_rows(
+    rows: Sequence[Row], data: str, images: str, format_one: Callable[..., str]
+) -> str:
+    """Returns scores, then differences to 1a, as `format_one(header, cells)` has it."""
+    parts = [
+        f"{data}, {images}, PSNR / SSIM, {DESCRIPTION}",
+        format_one(*tabulate(rows)),
+        "",
+    ]
+    names = [row.name for row in rows]
+    if OURS not in names:
+        return "\n".join([*parts, f"No run is of row {OURS}: no differences."]) + "\n"
+    if len(rows) > 1:
+        parts += [
+            f"Difference to {OURS} in dB (in the paper):",
+            format_one(*tabulate_differences(rows, data)),
+            "",
+        ]
+    ours = rows[names.index(OURS)]
     late = [row.name for row in rows if not is_converged(row, ours)]
     if late:
         parts.append(
             f"Not within {CONVERGED_WITHIN} dB of {OURS} at {IN_DISTRIBUTION}, so of "
             f"little weight: {', '.join(late)}"
         )
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def is_converged(row: Row, ours: Row) -> bool:
@@ -129,17 +178,12 @@ def is_converged(row: Row, ours: Row) -> bool:
     return below <= CONVERGED_WITHIN  # NaN is not
 
 
-def _difference(row: Row, ours: Row, noise: str) -> str:
-    text = f"{row.psnr[noise] - ours.psnr[noise]:+.2f}"
-    theirs = paper.ablation()
-    if noise in theirs.get(row.name, {}):
-        gap = theirs[row.name][noise].psnr - theirs[OURS][noise].psnr
-        return f"{text} ({gap:+.2f})"
-    return text
+def _score(psnr: float, ssim: float) -> str:
+    return f"{psnr:.2f} / {ssim:.4f}" if math.isfinite(psnr) else "not finite"
 
 
 def _label(row: Row) -> str:
+    label = f"{row.name} {DESCRIPTIONS.get(row.name, '')}".rstrip()
     if len(row.runs) == 1:
-        return row.name
-    widest = max(row.spread.values())
-    return f"{row.name}, {len(row.runs)} runs, +- {widest:.2f} dB"
+        return label
+    return f"{label}, {len(row.runs)} runs, +- {max(row.spread.values()):.2f} dB"

@@ -89,8 +89,8 @@ def restore(
     for given in scenes.add_noises(clean, list(dict.fromkeys(noises)), (seed, 0)):
         reference = given.reference.clean
         rows[given.noise] = [
-            Picture("clean", reference),
-            _score(given.noise, given.noisy, reference),
+            Picture(f"clean (PSNR: {metrics.PROTOCOL})", reference),
+            _score(f"noisy, {given.noise}", given.noisy, reference),
         ]
         for method in chosen:
             if method.restore is not methods.keep_noisy:
@@ -139,11 +139,7 @@ def draw(rows: dict[str, list[Picture]], crop: Crop, path: str | Path) -> None:
             Panel(caption(p), p.pixels[::every, ::every], tuple(frame), stroke)
             for p in pictures
         ]
-        enlarged = [_enlarge(crop.cut(p.pixels), factor) for p in pictures]
+        enlarged = [sheet.enlarge(crop.cut(p.pixels), factor) for p in pictures]
         whole = (0, 0, *enlarged[0].shape[1::-1])
         lines += [photos, [Panel("", pixels, whole, stroke) for pixels in enlarged]]
     sheet.draw(lines, path, text=text, gap=max(8, 3 * stroke))
-
-
-def _enlarge(pixels: np.ndarray, factor: int) -> np.ndarray:
-    return pixels.repeat(factor, 0).repeat(factor, 1)

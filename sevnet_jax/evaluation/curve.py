@@ -1,8 +1,6 @@
 """PSNR against the noise level: how far beyond its training a method holds."""
 
 import dataclasses
-import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +20,7 @@ class Curve:
     """The mean PSNR of each method on a set, level by level."""
 
     data: str
-    images: int
+    images: str  # how many
     law: str
     levels: tuple[float, ...]
     psnr: Mapping[str, tuple[float, ...]]
@@ -70,36 +68,32 @@ def find_training_range(
 
 
 def build(
-    scores: Sequence[protocol.Score],
+    result: runner.Run,
     law: str,
     levels: Sequence[float],
     trained: tuple[float, float] | None,
 ) -> Curve:
-    """Returns the curve of the scores of one set."""
-    means = protocol.summarize(scores)
+    """Returns the curve of a run on one set."""
+    means = protocol.summarize(result.scores)
     names = name_noises(law, levels)
-    data = scores[0].data
+    (data,) = result.set_sizes
     psnr = {
         method: tuple(means[data, method, name]["psnr"] for name in names)
-        for method in dict.fromkeys(score.method for score in scores)
+        for method in dict.fromkeys(score.method for score in result.scores)
     }
-    images = max(mean["images"] for mean in means.values())
+    count = max(mean["images"] for mean in means.values())
+    images = protocol.count_images(count, result.set_sizes[data])
     return Curve(data, images, law, tuple(levels), psnr, trained)
 
 
 def format_curve(curve: Curve) -> str:
     """Returns a line for each method, a column for each level."""
     rows = [[name, *(f"{v:.2f}" for v in line)] for name, line in curve.psnr.items()]
-    title = f"{curve.data}, {curve.images} images, PSNR in dB, {protocol.DESCRIPTION}:"
+    title = f"{curve.data}, {curve.images}, PSNR in dB, {protocol.DESCRIPTION}:"
     levels = [f"{level:g}" for level in curve.levels]
     return f"{title}\n{format_table([curve.law, *levels], rows)}"
 
 
 def to_json(curve: Curve, result: runner.Run) -> dict[str, Any]:
-    """Returns the curve with all that `runner.to_json` says of its run."""
-    drawn = dataclasses.asdict(curve)
-    drawn["psnr"] = {
-        name: [value if math.isfinite(value) else None for value in line]
-        for name, line in curve.psnr.items()
-    }
-    return {"curve": drawn, **json.loads(runner.to_json(result))}
+    """Returns the curve with all that `runner.describe` says of its run."""
+    return {"curve": dataclasses.asdict(curve), **runner.describe(result)}

@@ -21,6 +21,7 @@ AXES = {
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vPX*"
 GREY, INK = "#808080", "#222222"
+LONGEST_LABEL = 24
 LABEL_GAP = 0.055  # of the axes' height
 
 
@@ -34,7 +35,14 @@ def plot(curve: Curve) -> Figure:
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     axes = figure.subplots()
     names = [name for name in curve.psnr if name != NOISY]
-    styles = {NOISY: {"color": GREY, "linewidth": 1.2, "linestyle": (0, (4, 3))}}
+    styles = {
+        NOISY: {
+            "color": GREY,
+            "linewidth": 1.2,
+            "linestyle": (0, (4, 3)),
+            "marker": ".",
+        }
+    }
     for number, name in enumerate(names):
         styles[name] = {
             "color": COLOURS[number % len(COLOURS)],
@@ -50,7 +58,7 @@ def plot(curve: Curve) -> Figure:
         axes.plot(curve.levels, values, **style)
         if finite.any():
             last = np.flatnonzero(finite)[-1]
-            label = "noisy input" if name == NOISY else name
+            label = "noisy input" if name == NOISY else _shorten(name)
             ends.append((curve.levels[last], values[last], label, style["color"]))
     axes.margins(x=0.02)
     axes.grid(color="#e6e6e6", linewidth=0.8)
@@ -60,10 +68,16 @@ def plot(curve: Curve) -> Figure:
     axes.tick_params(color=GREY, labelcolor=INK)
     axes.set_xlabel(AXES[curve.law], color=INK)
     axes.set_ylabel(f"PSNR, dB, {metrics.PROTOCOL}", color=INK)
+    axes.set_title(f"{curve.data}, {curve.images}", loc="right", fontsize=9, color=GREY)
     if curve.trained:
         _shade(axes, *curve.trained)
     _label_ends(axes, ends)
     return figure
+
+
+def _shorten(name: str) -> str:
+    """A long module:function keeps its function."""
+    return name if len(name) <= LONGEST_LABEL else name.rsplit(":")[-1][:LONGEST_LABEL]
 
 
 def _shade(axes: Axes, low: float, high: float) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
+from sevnet_jax.data import images
 from sevnet_jax.evaluation import metrics, sheet
 from sevnet_jax.evaluation.report import format_table
 from sevnet_jax.evaluation.sheet import Panel
@@ -31,7 +31,7 @@ def run(denoise: Callable[[np.ndarray], np.ndarray], folder: Path, out: Path) ->
     """Writes the picture, returns the table."""
     rows, pictures = [], []
     for name, law, noisy_file, clean_file in find_samples(folder):
-        noisy, clean = (np.asarray(Image.open(p)) for p in (noisy_file, clean_file))
+        noisy, clean = (images.read_named(p) for p in (noisy_file, clean_file))
         restored = denoise(noisy)
         before, after = (metrics.psnr(image, clean) for image in (noisy, restored))
         ssims = (metrics.ssim(image, clean) for image in (noisy, restored))

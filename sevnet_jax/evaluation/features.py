@@ -5,7 +5,6 @@ network that factors the level out shows the same features.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from sevnet_jax.runtime import compiler_options
 
 NOISES = ("speckle:40", "variant1", "variant2")
 COLOURS = "viridis"
+SHOWN_SIDE = 512  # pixels, or a part of that
 OUTLIERS = (1, 99)  # percentiles between which the colours run
 
 
@@ -134,29 +134,32 @@ def format_studies(studies: Mapping[str, Study]) -> str:
 
 
 def to_json(found: Study) -> dict[str, Any]:
-    """Returns the similarities in JSON's own types: no number becomes null."""
-
-    def known(values):
-        return {k: None if math.isnan(v) else v for k, v in values.items()}
-
-    return {"cosine": known(found.cosine), "map_cosine": known(found.map_cosine)}
+    """Returns the similarities alone."""
+    return {"cosine": dict(found.cosine), "map_cosine": dict(found.map_cosine)}
 
 
 def draw(
     noisy: Mapping[str, np.ndarray], studies: Mapping[str, Study], path: str | Path
 ) -> None:
     """Writes a row with the noisy photos, and one a network with its mean maps."""
-    rows = [[Panel(name, metrics.to_rgb8(image)) for name, image in noisy.items()]]
+    factor = max(1, SHOWN_SIDE // max(next(iter(noisy.values())).shape[:2]))
+    rows = [
+        [
+            Panel(f"noisy, {name}", sheet.enlarge(metrics.to_rgb8(image), factor))
+            for name, image in noisy.items()
+        ]
+    ]
     for network, found in studies.items():
         low, high = np.percentile(list(found.maps.values()), OUTLIERS)
         rows.append([])
         for number, (name, values) in enumerate(found.maps.items()):
             share = (values - low) / max(high - low, np.finfo(float).tiny)
             pixels = metrics.to_rgb8(matplotlib.colormaps[COLOURS](share)[..., :3])
-            words = (
-                f"cosine {found.cosine[name]:.3f}, map {found.map_cosine[name]:.3f}"
-                if number
-                else network
-            )
-            rows[-1].append(Panel(words, pixels))
+            words = f"{network}: mean of features, {name}"
+            if number:
+                words = (
+                    f"{name}: cosine {found.cosine[name]:.3f} of features, "
+                    f"{found.map_cosine[name]:.3f} of means"
+                )
+            rows[-1].append(Panel(words, sheet.enlarge(pixels, factor)))
     sheet.draw(rows, path)

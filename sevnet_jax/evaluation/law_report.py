@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator
 
 from sevnet_jax.evaluation import equivariance
 from sevnet_jax.evaluation.equivariance import Measurement, Part, Row
-from sevnet_jax.evaluation.report import format_table, save_figure
+from sevnet_jax.evaluation.report import finite, format_table, save_figure
 from sevnet_jax.models import SEVNet
 
 WHOLE = "the whole network"
@@ -91,20 +91,11 @@ def format_study(result: Study) -> str:
 def to_json(result: Study) -> dict[str, Any]:
     """The study in JSON's own types: what is not finite becomes None."""
 
-    def convert(value):
-        if isinstance(value, dict):
-            return {key: convert(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [convert(item) for item in value]
-        if isinstance(value, float) and not math.isfinite(value):
-            return None
-        return value
-
     return {
         "holds": result.whole.holds,
         "culprits": [part.path for part in result.culprits],
-        "whole": convert(dataclasses.asdict(result.whole)),
-        "parts": [convert(dataclasses.asdict(part)) for part in result.parts],
+        "whole": finite(dataclasses.asdict(result.whole)),
+        "parts": [finite(dataclasses.asdict(part)) for part in result.parts],
     }
 
 

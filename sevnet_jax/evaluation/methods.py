@@ -4,6 +4,7 @@ A classical denoiser is told the noise's true level; a network is told nothing.
 """
 
 import dataclasses
+import hashlib
 import importlib
 import math
 import os
@@ -14,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sevnet_jax.inference.denoiser import DEFAULT, Denoiser, load
-
-WEIGHTS_FILE = "weights.safetensors"  # of a run's folder
+from sevnet_jax.inference.denoiser import DEFAULT, Denoiser
+from sevnet_jax.inference.weights import FILE, Weights, find_file, join, load_named
 
 # The weight of total variation and the width of non-local means, of sigma: on crops of
 # DIV2K, gaussian 10 and 20 and speckle 90, the best or near it of 0.4 to 1 for both.
@@ -43,15 +43,26 @@ def open_methods(
 ) -> list[Method]:
     """Returns the named methods; without any, the bundled weights.
 
-    With a translator, each of the weights is there alone and behind it.
+    A translator comes after the weights that it was trained for, with them.
     """
     if not weights and (translator or not others):
         weights = [DEFAULT]
     methods = [open_classical(name) for name in others or ()]
-    for name in weights or ():
-        methods.append(open_weights(name))
-        if translator:
-            methods.append(open_weights(name, translator))
+    loaded = [load_named(name) for name in weights or ()]
+    labels = label_weights(weights or ())
+    for own, label in zip(loaded, labels, strict=True):
+        if "denoiser_sha256" in own.provenance:
+            raise ValueError(f"{label} is a translator; give it as --translator")
+        methods.append(_wrap(own, label))
+    if translator:
+        found = load_named(translator)
+        wanted = found.provenance.get("denoiser_sha256")
+        hashes = [own.sha256 for own in loaded]
+        # If it is none's, `join` says so of the first.
+        place = hashes.index(wanted) if wanted in hashes else 0
+        (label,) = label_weights([translator])
+        both = join(found, loaded[place])
+        methods.append(_wrap(both, f"{labels[place]} after {label}"))
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
@@ -59,40 +70,42 @@ def open_methods(
     return methods
 
 
-def open_weights(name: str, translator: str | None = None) -> Method:
-    """Returns weights by their name, file, or the folder of the run that made them."""
-    path = _find_file(name)
-    label = path.parent.name if path.name == WEIGHTS_FILE else path.stem
-    if translator:
-        translator = _find_file(translator)
-        label += f" after {translator.stem}"
-    restore = load(path, translator=translator)
+def label_weights(names: Sequence[str]) -> list[str]:
+    """Returns a short name for each: of the file or the run, and its folder if need be.
+
+    s0/1a and s1/1a keep their folders, runs/1a and runs/2f do not.
+    """
+    paths = [find_file(name) for name in names]
+    places = [
+        path.parent.resolve() if path.name == FILE else path.with_suffix("")
+        for path in paths
+    ]
+    labels = [place.name for place in places]
+    return [
+        label if labels.count(label) == 1 else "/".join(place.parts[-2:])
+        for place, label in zip(places, labels, strict=True)
+    ]
+
+
+def _wrap(weights: Weights, label: str) -> Method:
+    # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
+    exact = dataclasses.replace(weights, model=weights.model.with_precision("highest"))
+    restore = Denoiser(exact)
     provenance = {
-        "weights_sha256": restore.weights.sha256,
-        "model": dict(restore.weights.config),
-        "training": dict(restore.weights.provenance),
+        "weights_sha256": weights.sha256,
+        "model": dict(weights.config),
+        "training": dict(weights.provenance),
+        "precision": "highest",
     }
     return Method(label, lambda noisy, _: restore(noisy), provenance, restore)
-
-
-def _find_file(name: str) -> Path:
-    """The weights in a run's folder; a file or a name stays as it is."""
-    path = Path(name)
-    if not path.is_dir():
-        return path
-    if not (path / WEIGHTS_FILE).is_file():
-        raise ValueError(
-            f"the run {name!r} has no {WEIGHTS_FILE}; is it finished? Its last step "
-            "writes them"
-        )
-    return path / WEIGHTS_FILE
 
 
 def open_classical(name: str) -> Method:
     """Returns a method by its name in METHODS, or by `module:function`."""
     if ":" in name:
-        function = _import(name)
-        return Method(name, lambda noisy, _: function(noisy), {"function": name})
+        function, source = _import(name)
+        provenance = {"function": name, "source_sha256": source}
+        return Method(name, lambda noisy, _: function(noisy), provenance)
     if name not in METHODS:
         raise ValueError(
             f"unknown method {name!r}; choose from {', '.join(METHODS)}, or "
@@ -113,18 +126,23 @@ def open_classical(name: str) -> Method:
     return Method(name, METHODS[name], provenance)
 
 
-def _import(name: str) -> Callable[[np.ndarray], np.ndarray]:
+def _import(name: str) -> tuple[Callable[[np.ndarray], np.ndarray], str | None]:
+    """The function, and the sha256 of the file that its module is in."""
     module_name, _, attribute = name.partition(":")
     # As `python -m` has it: a module in the folder one stands in can be named.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        function = getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(module_name)
+        function = getattr(module, attribute)
     except Exception as error:  # importing runs anybody's code
         raise ValueError(f"cannot import {name!r}: {error}") from error
     if not callable(function):
         raise ValueError(f"{name!r} is no function but {type(function).__name__}")
-    return function
+    file = getattr(module, "__file__", None)
+    if not file:
+        return function, None
+    return function, hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 def keep_noisy(noisy: np.ndarray, _: float) -> np.ndarray:

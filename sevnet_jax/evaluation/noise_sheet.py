@@ -11,7 +11,7 @@ from sevnet_jax.evaluation.sheet import Panel
 
 COLUMNS = 6
 LONGEST_SIDE = 384
-TEXT, GAP = 12, 4
+TEXT, GAP = 22, 8
 ISP_SAMPLES = 3  # a camera each
 
 
@@ -31,7 +31,7 @@ def panels(image: np.ndarray, seed: int = 0) -> list[tuple[str, np.ndarray]]:
     if image.dtype in (np.uint8, np.uint16):
         image = images.to_float(image)
     clean = _reduced(image).astype(np.float32)
-    found = [("clean", metrics.to_rgb8(clean))]
+    found = [(f"clean (PSNR: {metrics.PROTOCOL})", metrics.to_rgb8(clean))]
     names = [(name, seed) for name in noise.PAPER_COLUMNS]
     names += [("isp", seed + i) for i in range(ISP_SAMPLES)]
     for name, own_seed in names:

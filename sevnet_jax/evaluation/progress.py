@@ -1,8 +1,10 @@
 """The scores of a run that is not finished, so that it can go on."""
 
 import dataclasses
+import fcntl
 import hashlib
 import json
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,40 +14,41 @@ from sevnet_jax.evaluation.scenes import Scene
 
 
 class Progress:
-    """A file with a line for each scene that is done.
+    """A file with a line for each scene that is done, named after the run it is of.
 
-    Its first line says of which run it is: what another one left is not used.
+    So another run in the same folder neither uses nor loses it. The lock is the
+    system's: it ends with the process, however that ends.
     """
 
-    def __init__(self, path: Path, identity: Mapping[str, Any]):
-        self._path = path
+    def __init__(self, folder: Path, identity: Mapping[str, Any]):
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"{str(folder)!r} is a file; results need a folder")
         text = json.dumps(identity, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()
-        self._done = self._read(digest)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as file:
-            file.write(json.dumps(digest) + "\n")
-            file.writelines(self._line(key) for key in self._done)
+        self._path = folder / f".progress-{digest[:16]}.jsonl"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("ab+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise ValueError(f"the same run is going on in {str(folder)!r}") from None
+        weakref.finalize(self, self._file.close)  # which gives the lock up
+        self._done = self._read()
 
-    def _read(self, digest: str) -> dict[tuple[str, str], tuple[Score, ...]]:
-        done = {}
-        lines = self._path.read_text().splitlines() if self._path.is_file() else []
-        for number, line in enumerate(lines):
+    def _read(self) -> dict[tuple[str, str], tuple[Score, ...]]:
+        done, sound = {}, 0
+        self._file.seek(0)
+        for line in self._file:
             try:
                 content = json.loads(line)
-                if number == 0:
-                    if content != digest:
-                        return {}
-                    continue
                 scores = tuple(Score(**score) for score in content["scores"])
                 done[content["data"], content["image"]] = scores
             except (ValueError, KeyError, TypeError):
                 break  # a kill cut it short
+            sound += len(line)
+        self._file.truncate(sound)
         return done
-
-    def _line(self, key: tuple[str, str]) -> str:
-        scores = [dataclasses.asdict(score) for score in self._done[key]]
-        return json.dumps({"data": key[0], "image": key[1], "scores": scores}) + "\n"
 
     def get(self, scene: Scene) -> tuple[Score, ...] | None:
         return self._done.get((scene.data, scene.image))
@@ -53,8 +56,15 @@ class Progress:
     def add(self, scene: Scene, scores: tuple[Score, ...]) -> None:
         key = (scene.data, scene.image)
         self._done[key] = scores
-        with self._path.open("a") as file:
-            file.write(self._line(key))
+        rows = [dataclasses.asdict(score) for score in scores]
+        line = json.dumps({"data": key[0], "image": key[1], "scores": rows})
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
 
     def finish(self) -> None:
-        self._path.unlink()
+        """To be called when all results are written: now nothing can be lost."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ network restores, the next noisy image is made and the last result is scored.
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -45,9 +45,14 @@ class Result:
 
 
 def score_scenes(
-    scenes: Iterable[Scene], methods: Sequence[Method]
+    scenes: Iterable[Scene],
+    methods: Sequence[Method],
+    tick: Callable[[], Any] = lambda: None,
 ) -> Iterator[Result]:
-    """Yields a result for each scene, in order; memory does not grow with the set."""
+    """Yields a result for each scene, in order; memory does not grow with the set.
+
+    `tick` is called after each noise of each image.
+    """
     # One thread each: NumPy and SciPy leave the interpreter to the others meanwhile.
     with ThreadPoolExecutor(1) as makers, ThreadPoolExecutor(1) as scorers:
         for scene in scenes:
@@ -57,10 +62,13 @@ def score_scenes(
                 for given in _stay_ahead(makers, scene.inputs()):
                     for method in methods:
                         began = time.perf_counter()
-                        restored = restore(method, given, scene.image)
+                        pixels = _to_pixels(restore(method, given, scene.image))
                         seconds += time.perf_counter() - began
-                        score = scorers.submit(_measure, given.reference, restored)
+                        if len(pending) > 1:  # or a fast method would fill the memory
+                            pending[-2][-1].result()
+                        score = scorers.submit(_measure, given.reference, pixels)
                         pending.append((given.noise, method.name, score))
+                    tick()
             except BadImage as error:
                 yield Result(scene, (), str(error))
                 continue
@@ -93,30 +101,45 @@ def _stay_ahead(pool: ThreadPoolExecutor, items: Iterator[T]) -> Iterator[T]:
 
 
 def restore(method: Method, given: Input, image: str) -> np.ndarray:
-    """Returns what the method makes of the input, of its shape."""
+    """Returns what the method makes of the input: floats of its shape."""
     try:
         restored = np.asarray(method.restore(given.noisy, given.sigma))
-    except Exception as error:  # a method is anybody's code
+    except (Exception, SystemExit) as error:  # a method is anybody's code
         raise ValueError(
             f"{method.name} failed on {image} with {given.noise}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if restored.shape != given.noisy.shape:
+    wanted = given.noisy.shape
+    if restored.shape != wanted or restored.dtype.kind != "f":
         raise ValueError(
-            f"{method.name} returned {restored.shape} for {given.noisy.shape}"
+            f"{method.name} returned {restored.dtype} {restored.shape}; floats of "
+            f"{wanted} in [0, 1] were expected"
         )
     return restored
 
 
-def _measure(reference: metrics.Reference, restored: np.ndarray) -> tuple[float, float]:
-    if not np.isfinite(restored).all():
+def _to_pixels(restored: np.ndarray) -> np.ndarray | None:
+    """What a file would hold; None if that is nothing.
+
+    Done before the next call of the method, which may use the same memory again.
+    """
+    return metrics.to_rgb8(restored) if np.isfinite(restored).all() else None
+
+
+def _measure(
+    reference: metrics.Reference, pixels: np.ndarray | None
+) -> tuple[float, float]:
+    if pixels is None:
         return math.nan, math.nan
-    pixels = metrics.to_rgb8(restored)
     return reference.psnr(pixels), reference.ssim(pixels)
 
 
 def summarize(scores: Sequence[Score]) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Returns the means for each (set, method, noise), in the order of the scores."""
+    """Returns the means for each (set, method, noise), in the order of the scores.
+
+    An image restored exactly has an infinite PSNR; such images are counted and left out
+    of the mean.
+    """
     groups: dict[tuple[str, str, str], list[Score]] = {}
     for score in scores:
         key = (score.data, score.method, score.noise)
@@ -124,8 +147,19 @@ def summarize(scores: Sequence[Score]) -> dict[tuple[str, str, str], dict[str, A
     return {
         key: {
             "images": len(group),
-            "psnr": float(np.mean([s.psnr for s in group])),
-            "ssim": float(np.mean([s.ssim for s in group])),
+            "exact": sum(s.psnr == math.inf for s in group),
+            "psnr": _mean([s.psnr for s in group if s.psnr != math.inf], math.inf),
+            "ssim": _mean([s.ssim for s in group]),
         }
         for key, group in groups.items()
     }
+
+
+def count_images(scored: int, set_size: int) -> str:
+    """Returns how many images a score is of, as titles have it."""
+    of = "" if scored == set_size else f" of {set_size}"
+    return f"{scored}{of} images"
+
+
+def _mean(values: Sequence[float], if_empty: float = math.nan) -> float:
+    return float(np.mean(values)) if values else if_empty

@@ -4,8 +4,6 @@ import csv
 import dataclasses
 import importlib.metadata
 import io
-import json
-import math
 import platform
 import sys
 import time
@@ -13,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 from tqdm import tqdm
 
 from sevnet_jax.evaluation import protocol
@@ -29,11 +28,16 @@ SOME_SKIPPED = 1
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What was scored, what could not be, and all that the numbers depend on."""
+    """What was scored, what could not be, and all that the numbers depend on.
+
+    `progress` is to be finished when the results are written.
+    """
 
     scores: tuple[Score, ...]
     skipped: tuple[str, ...]
+    set_sizes: Mapping[str, int]
     provenance: Mapping[str, Any]
+    progress: Progress = dataclasses.field(compare=False, repr=False)
 
 
 def run(
@@ -45,60 +49,72 @@ def run(
         "protocol": protocol.DESCRIPTION,
         "seed": seed,
         "methods": {method.name: dict(method.provenance) for method in methods},
+        "device": jax.devices()[0].device_kind,
         "versions": {
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in PACKAGES},
         },
     }
-    images = [(scene.data, scene.image, scene.noises) for scene in scenes]
-    progress = Progress(folder / ".progress.jsonl", {**provenance, "images": images})
+    images = [(scene.data, scene.noises, _identify(scene)) for scene in scenes]
+    progress = Progress(folder, {**provenance, "images": images})
     left = [scene for scene in scenes if progress.get(scene) is None]
     if len(left) < len(scenes):
         done = len(scenes) - len(left)
         print(f"{done} of {len(scenes)} images were done already", file=sys.stderr)
     skipped, restoring, began = [], 0.0, time.perf_counter()
-    bar = tqdm(total=len(scenes), initial=len(scenes) - len(left), unit="image")
-    with bar:
-        for result in protocol.score_scenes(left, methods):
-            bar.update()
-            if result.error:
-                skipped.append(f"{result.scene.data}/{result.scene.image}")
-                bar.write(f"skipped {skipped[-1]}: {result.error}", file=sys.stderr)
-                continue
-            restoring += result.seconds
-            progress.add(result.scene, result.scores)
+    try:
+        with tqdm(total=sum(len(s.noises) for s in left), unit="noisy image") as bar:
+            for result in protocol.score_scenes(left, methods, bar.update):
+                if result.error:
+                    skipped.append(f"{result.scene.data}/{result.scene.image}")
+                    bar.write(f"skipped {skipped[-1]}: {result.error}", file=sys.stderr)
+                    continue
+                restoring += result.seconds
+                progress.add(result.scene, result.scores)
+    except BaseException:
+        progress.close()
+        raise
     seconds = time.perf_counter() - began
     if left:
         print(
-            f"{seconds:.0f} s, of which methods took {restoring / seconds:.0%}, noise, "
-            "metrics and files the rest",
+            f"{seconds:.0f} s, of which methods took {restoring / seconds:.0%}; noise, "
+            "metrics and files, most of it meanwhile, the rest",
             file=sys.stderr,
         )
     scores = tuple(s for scene in scenes for s in progress.get(scene) or ())
-    progress.finish()
     if not scores:
+        progress.finish()
         raise ValueError("no image could be scored")
-    return Run(scores, tuple(skipped), provenance)
+    sizes = {scene.data: scene.set_size for scene in scenes}
+    return Run(scores, tuple(skipped), sizes, provenance, progress)
+
+
+def _identify(scene: Scene) -> list[tuple[str, int, int]]:
+    """Which files these are: another version under the same name is another file."""
+    found = [(path.resolve(), path.stat()) for path in scene.files]
+    return [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in found]
 
 
 def _check_sets(scenes: Sequence[Scene]) -> None:
-    seen = set()
+    seen: set[tuple[str, str]] = set()
+    roots: dict[str, Path] = {}
     for scene in scenes:
         key = (scene.data, scene.image)
-        if key in seen:
+        if key in seen or roots.setdefault(scene.data, scene.root) != scene.root:
             raise ValueError(
-                f"{scene.image} is in two sets called {scene.data!r}; give each once, "
-                "or rename a folder"
+                f"two sets are called {scene.data!r}; give each once, or rename a "
+                "folder"
             )
         seen.add(key)
 
 
-def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes texts by their names."""
+def write_files(result: Run, folder: Path, files: Mapping[str, str]) -> None:
+    """Writes texts by their names; then the run is finished."""
     for name, content in files.items():
         write_atomically(
             folder / name, lambda part, text=content: part.write_text(text)
         )
+    result.progress.finish()
 
 
 def report_skipped(result: Run) -> int:
@@ -119,21 +135,16 @@ def to_csv(scores: Sequence[Score]) -> str:
     return text.getvalue()
 
 
-def to_json(result: Run) -> str:
-    """Returns everything, in JSON's own types: what is not finite becomes null."""
-
-    def finite(value):
-        return value if not isinstance(value, float) or math.isfinite(value) else None
-
+def describe(result: Run) -> dict[str, Any]:
+    """Returns everything about a run, for a JSON file."""
     means = [
         {"data": data, "method": method, "noise": noise, **mean}
         for (data, method, noise), mean in protocol.summarize(result.scores).items()
     ]
-    rows = [dataclasses.asdict(score) for score in result.scores]
-    content = {
+    return {
         **result.provenance,
+        "set_sizes": dict(result.set_sizes),
         "skipped": list(result.skipped),
-        "means": [{k: finite(v) for k, v in mean.items()} for mean in means],
-        "scores": [{k: finite(v) for k, v in row.items()} for row in rows],
+        "means": means,
+        "scores": [dataclasses.asdict(score) for score in result.scores],
     }
-    return json.dumps(content, indent=1) + "\n"

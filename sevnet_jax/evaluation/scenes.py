@@ -1,6 +1,7 @@
 """What is restored in a table: clean images under noises, or real noisy pairs."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from sevnet_jax.data import images, noise
 from sevnet_jax.evaluation import metrics
 
 REAL = "real"  # the noise of pairs
-# How the two files of a pair are told apart: endings of their names, or folders.
-SUFFIXES = (("_real", "_mean"), ("_noisy", "_clean"), ("_NOISY", "_GT"))
+# How the two files of a pair are told apart: a part of their names, or their folders.
+NAMES = (("real", "mean"), ("noisy", "clean"), ("noisy", "gt"))
 FOLDERS = (("noisy", "clean"), ("input", "groundtruth"), ("noisy", "reference"))
 
 
@@ -20,7 +21,7 @@ class Input:
     """A noisy image, its reference, and the true rms of its noise."""
 
     noise: str
-    noisy: np.ndarray  # float32 [H, W, 3]
+    noisy: np.ndarray  # float32 [H, W, 3], read-only
     sigma: float
     reference: metrics.Reference
 
@@ -33,71 +34,93 @@ class Scene:
     image: str
     noises: tuple[str, ...]
     inputs: Callable[[], Iterator[Input]]
+    files: tuple[Path, ...]
+    root: Path  # of the set
+    set_size: int  # images of the set, also those that are not to be scored
 
 
 def from_folder(
     folder: str | Path, noises: Sequence[str], seed: int = 0, limit: int | None = None
 ) -> list[Scene]:
     """Returns the images below a folder; noise is a function of (seed, position)."""
+    noises = tuple(dict.fromkeys(noises))
     for name in noises:
         noise.parse(name)
     root = Path(folder)
+    files = images.list_files(root)
     return [
         Scene(
             root.resolve().name,
             path.relative_to(root).as_posix(),
-            tuple(noises),
-            lambda path=path, index=index: _add_noises(path, noises, (seed, index)),
+            noises,
+            lambda path=path, index=index: _read_and_add(path, noises, (seed, index)),
+            (path,),
+            root.resolve(),
+            len(files),
         )
-        for index, path in enumerate(images.list_files(root)[:limit])
+        for index, path in enumerate(files[:limit])
     ]
 
 
-def _add_noises(path: Path, noises: Sequence[str], seed: tuple) -> Iterator[Input]:
-    yield from add_noises(images.to_float(images.read(path)), noises, seed)
+def _read_and_add(path: Path, noises: Sequence[str], seed: tuple) -> Iterator[Input]:
+    clean = images.to_float(images.read(path))
+    _check_size(clean)
+    yield from add_noises(clean, noises, seed)
 
 
 def add_noises(
     clean: np.ndarray, noises: Sequence[str], seed: tuple[int, int]
 ) -> Iterator[Input]:
     """Yields a float32 image under each noise, as the tables have it."""
-    reference = _refer(clean)
+    reference = metrics.Reference(metrics.to_rgb8(clean))
     for name in noises:
         noisy = noise.sample_for_test(name, clean, seed=seed)
-        yield Input(name, noisy, _rms(noisy - clean), reference)
+        yield _make_input(name, noisy, clean, reference)
+
+
+def _make_input(
+    name: str, noisy: np.ndarray, clean: np.ndarray, reference: metrics.Reference
+) -> Input:
+    sigma = float(np.sqrt(np.mean(np.square(noisy - clean), dtype=np.float64)))
+    noisy.setflags(write=False)  # a method that works in place would spoil the next
+    return Input(name, noisy, sigma, reference)
 
 
 def from_pairs(spec: str, limit: int | None = None) -> list[Scene]:
     """Returns real pairs: of one folder, or of two, as NOISY,REFERENCE.
 
-    In one folder a pair is NAME_real and NAME_mean (or _noisy and _clean, _NOISY and
-    _GT), or a file each in parallel folders such as noisy and clean.
+    In one folder a pair is NAME_real and NAME_mean (or noisy and clean, NOISY and GT,
+    in any case, also inside of the name), or a file each in two folders such as noisy
+    and clean.
     """
     if Path(spec).is_dir():
-        pairs, label = _find_pairs(Path(spec)), Path(spec).resolve().name
+        root = Path(spec)
+        pairs = _find_pairs(root)
     else:
-        first, comma, second = spec.partition(",")
-        if not comma:
+        first, _, second = spec.partition(",")
+        if not first or not second:
             raise ValueError(
                 f"no folder {spec!r}; pairs are one folder or two: NOISY,REFERENCE"
             )
         pairs = _match_folders(Path(first), Path(second))
-        label = Path(first).resolve().name
-    for noisy, reference in pairs:
-        sizes = [_read_size(path) for path in (noisy, reference)]
+        root = Path(first).resolve()
+        if root.parent == Path(second).resolve().parent:
+            root = root.parent  # of .../CC/noisy and .../CC/clean the set is CC
+    for pair in pairs:
+        sizes = [_read_size(path) for path in pair]
         if None not in sizes and sizes[0] != sizes[1]:
-            raise ValueError(
-                f"{noisy} is {_format(sizes[0])}, its reference {reference} is "
-                f"{_format(sizes[1])}"
-            )
+            raise ValueError(_describe_difference(*pair, *sizes))
     return [
         Scene(
-            label,
-            noisy.name,
+            root.resolve().name,
+            pair[0].absolute().relative_to(root.absolute()).as_posix(),
             (REAL,),
-            lambda noisy=noisy, reference=reference: _read_pair(noisy, reference),
+            lambda pair=pair: _read_pair(*pair),
+            pair,
+            root.resolve(),
+            len(pairs),
         )
-        for noisy, reference in pairs[:limit]
+        for pair in pairs[:limit]
     ]
 
 
@@ -105,24 +128,26 @@ def _read_pair(noisy_path: Path, reference_path: Path) -> Iterator[Input]:
     noisy, clean = (
         images.to_float(images.read(path)) for path in (noisy_path, reference_path)
     )
-    yield Input(REAL, noisy, _rms(noisy - clean), _refer(clean))
+    _check_size(clean)
+    if noisy.shape != clean.shape:
+        raise ValueError(
+            _describe_difference(noisy_path, reference_path, noisy.shape, clean.shape)
+        )
+    yield _make_input(REAL, noisy, clean, metrics.Reference(metrics.to_rgb8(clean)))
 
 
 def _find_pairs(folder: Path) -> list[tuple[Path, Path]]:
     files = images.list_files(folder)
-    for noisy, clean in SUFFIXES:
-        # Any kind of file will do for the other half.
-        references = {p.with_suffix(""): p for p in files if p.stem.endswith(clean)}
-        found = [p for p in files if p.stem.endswith(noisy)]
-        pairs = [
-            (p, references.get(p.with_name(p.stem.removesuffix(noisy) + clean)))
-            for p in found
-        ]
-        for path, reference in pairs:
-            if reference is None:
-                raise ValueError(f"{path} has no {clean} image beside it")
-        if pairs:
-            return pairs
+    for noisy, clean in NAMES:
+        part = re.compile(f"_{noisy}(?=_|$)", re.IGNORECASE)
+        named = [path for path in files if part.search(path.stem)]
+        if not any(re.search(f"_{clean}(_|$)", p.stem, re.IGNORECASE) for p in files):
+            continue  # "noisy" has more than one counterpart
+        if named:
+            return [
+                (path, _find_one(files, path.parent, part.sub(f"_{clean}", path.stem)))
+                for path in named
+            ]
     inner = [p for p in sorted(folder.iterdir()) if p.is_dir()]
     for noisy, clean in FOLDERS:
         first = [p for p in inner if p.name.lower().endswith(noisy)]
@@ -136,29 +161,37 @@ def _find_pairs(folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _match_folders(first: Path, second: Path) -> list[tuple[Path, Path]]:
-    references = {
-        p.relative_to(second).with_suffix(""): p for p in images.list_files(second)
-    }
-    pairs = []
-    for path in images.list_files(first):
-        name = path.relative_to(first).with_suffix("")
-        if name not in references:
-            raise ValueError(f"{path} has no image of its name in {str(second)!r}")
-        pairs.append((path, references[name]))
-    return pairs
+    references = images.list_files(second)
+    return [
+        (
+            path,
+            _find_one(references, second / path.relative_to(first).parent, path.stem),
+        )
+        for path in images.list_files(first)
+    ]
 
 
-def _refer(clean: np.ndarray) -> metrics.Reference:
+def _find_one(files: list[Path], folder: Path, stem: str) -> Path:
+    """The one file of that name, in any case and with any ending, in a folder."""
+    found = [
+        path
+        for path in files
+        if path.parent == folder and path.stem.lower() == stem.lower()
+    ]
+    if not found:
+        raise ValueError(f"a pair is not whole: no image {stem!r} in {str(folder)!r}")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise ValueError(f"a pair has several references in {str(folder)!r}: {names}")
+    return found[0]
+
+
+def _check_size(clean: np.ndarray) -> None:
     if min(clean.shape[:2]) < metrics.WINDOW_TAPS:
         raise ValueError(
             f"{_format(clean.shape)} is too small to be scored: SSIM needs "
             f"{metrics.WINDOW_TAPS} pixels a side"
         )
-    return metrics.Reference(metrics.to_rgb8(clean))
-
-
-def _rms(difference: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(difference), dtype=np.float64)))
 
 
 def _read_size(path: Path) -> tuple[int, int] | None:
@@ -166,6 +199,10 @@ def _read_size(path: Path) -> tuple[int, int] | None:
         return images.read_size(path)
     except Exception:  # a broken file is named when it is its turn
         return None
+
+
+def _describe_difference(noisy: Path, reference: Path, a: tuple, b: tuple) -> str:
+    return f"{noisy} is {_format(a)}, its reference {reference} is {_format(b)}"
 
 
 def _format(shape: tuple[int, ...]) -> str:

@@ -50,6 +50,11 @@ def draw(
     save_figure(figure, path, dpi=DPI)
 
 
+def enlarge(pixels: np.ndarray, factor: int) -> np.ndarray:
+    """Returns each pixel as factor x factor of its kind."""
+    return pixels.repeat(factor, 0).repeat(factor, 1)
+
+
 def lay_out(
     rows: Sequence[Sequence[Panel]], text: int, gap: int
 ) -> tuple[np.ndarray, list[tuple[int, int, str]]]:

@@ -2,16 +2,20 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sevnet_jax.evaluation import paper
-from sevnet_jax.evaluation.protocol import DESCRIPTION
-from sevnet_jax.evaluation.report import format_table
+from sevnet_jax.data.noise import PAPER_COLUMNS
+from sevnet_jax.evaluation import metrics, paper, protocol, report
 
 Means = Mapping[tuple[str, str, str], Mapping[str, Any]]  # (set, method, noise) -> mean
 PAPER_ROWS = ("all", "ours", "none")
 IN_DISTRIBUTION = "gaussian"
+# Columns of the paper's main table that are means over levels.
+AVERAGES = {
+    name: tuple(noise for noise in PAPER_COLUMNS if noise.startswith(f"{name}:"))
+    for name in ("speckle", "poisson")
+}
 DOUBT = "?"  # behind a number of the paper that is not to be chased
 PAPER_NAMES = {"Ours": "SEVNet", "Ours+NT": "SEVNet+NT"}
 
@@ -21,6 +25,7 @@ class Cell:
     psnr: float
     ssim: float
     doubtful: bool = False
+    exact: int = 0  # images without any error, which the PSNR leaves out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,25 +39,24 @@ class Row:
 class Table:
     """One set under a few noises."""
 
-    data: str
-    images: str  # how many
+    title: str
     noises: tuple[str, ...]
     rows: tuple[Row, ...]
 
 
-def build(means: Means, paper_rows: str = "all", limited: bool = False) -> list[Table]:
-    """Returns the tables of each set: levels, base noises, and the rest, apart.
-
-    `limited` says that the set has more images than were scored.
-    """
+def build(
+    means: Means, set_sizes: Mapping[str, int], paper_rows: str = "all"
+) -> list[Table]:
+    """Returns the tables of each set: levels, base noises, and the rest, apart."""
     tables = []
     for data in _unique(key[0] for key in means):
         own = {key[1:]: mean for key, mean in means.items() if key[0] == data}
+        _add_averages(own)
         count = max(mean["images"] for mean in own.values())
-        images = f"only the first {count} images" if limited else f"{count} images"
-        noises = _unique(noise for _, noise in own)
+        images = protocol.count_images(count, set_sizes[data])
+        title = f"{data}, {images}, PSNR / SSIM, {protocol.DESCRIPTION}"
         groups: dict[str, list[str]] = {}
-        for noise in noises:
+        for noise in sorted(_unique(noise for _, noise in own), key=_rank):
             groups.setdefault(_group(noise), []).append(noise)
         for group in groups.values():
             rows = [
@@ -60,19 +64,41 @@ def build(means: Means, paper_rows: str = "all", limited: bool = False) -> list[
                 for method in _unique(method for method, _ in own)
             ]
             rows += _paper_rows(data, group, paper_rows)
-            tables.append(Table(data, images, tuple(group), tuple(rows)))
+            tables.append(Table(title, tuple(group), tuple(rows)))
     return tables
+
+
+def _add_averages(own: dict[tuple[str, str], Mapping[str, Any]]) -> None:
+    """Adds the means over three levels that the paper's main table has."""
+    for method in _unique(method for method, _ in own):
+        for name, levels in AVERAGES.items():
+            found = [own.get((method, level)) for level in levels]
+            if all(found):
+                own[method, name] = {
+                    "images": found[0]["images"],
+                    "exact": sum(mean["exact"] for mean in found),
+                    "psnr": math.fsum(mean["psnr"] for mean in found) / len(found),
+                    "ssim": math.fsum(mean["ssim"] for mean in found) / len(found),
+                }
+
+
+def _rank(noise: str) -> int:
+    """The place of a noise: the paper's order, and what it has not behind that."""
+    order = ["gaussian:20", *AVERAGES, *PAPER_COLUMNS]
+    return order.index(noise) if noise in order else len(order)
 
 
 def _group(noise: str) -> str:
     """The paper gives the levels of speckle and poisson a table, and Laplace one."""
     if "*" in noise:
         return "laplace"
-    return "levels" if noise.split(":")[0] in ("speckle", "poisson") else "main"
+    return "levels" if noise.split(":")[0] in AVERAGES and ":" in noise else "main"
 
 
 def _own_cell(mean: Mapping[str, Any] | None) -> Cell | None:
-    return Cell(mean["psnr"], mean["ssim"]) if mean else None
+    if not mean:
+        return None
+    return Cell(mean["psnr"], mean["ssim"], exact=mean["exact"])
 
 
 def _paper_rows(data: str, noises: Sequence[str], which: str) -> list[Row]:
@@ -92,25 +118,18 @@ def _paper_rows(data: str, noises: Sequence[str], which: str) -> list[Row]:
 
 def format_text(tables: Sequence[Table]) -> str:
     """Returns aligned columns of PSNR / SSIM."""
-    parts = []
-    for table in tables:
-        rows = [
-            [_label(row), *(_format(cell) for cell in row.cells)] for row in table.rows
-        ]
-        parts += [_title(table), format_table(["", *table.noises], rows), ""]
-    return "\n".join([*parts, *_notes(tables)]).rstrip() + "\n"
+    return _join(tables, report.format_table)
 
 
 def format_markdown(tables: Sequence[Table]) -> str:
+    return _join(tables, lambda *table: "\n" + report.format_markdown(*table))
+
+
+def _join(tables: Sequence[Table], format_one: Callable[..., str]) -> str:
     parts = []
     for table in tables:
-        parts += [_title(table), "", f"| | {' | '.join(table.noises)} |"]
-        parts.append("|---" * (len(table.noises) + 1) + "|")
-        parts += [
-            f"| {_label(row)} | {' | '.join(map(_format, row.cells))} |"
-            for row in table.rows
-        ]
-        parts.append("")
+        rows = [[_label(row), *map(_format, row.cells)] for row in table.rows]
+        parts += [table.title, format_one(["", *table.noises], rows), ""]
     return "\n".join([*parts, *_notes(tables)]).rstrip() + "\n"
 
 
@@ -119,64 +138,76 @@ def format_latex(tables: Sequence[Table]) -> str:
     parts = ["% needs \\usepackage{booktabs}"]
     for table in tables:
         best = [_best(table, column) for column in range(len(table.noises))]
-        parts += [
-            f"% {_title(table)}",
-            "\\begin{tabular}{l" + "c" * len(table.noises) + "}",
-            "\\toprule",
-            " & ".join(["Method", *map(_escape, table.noises)]) + " \\\\",
-            "\\midrule",
-        ]
-        for row in table.rows:
-            cells = [
-                f"\\textbf{{{_format(cell)}}}"
-                if cell and cell.psnr == top and not cell.doubtful
-                else _format(cell)
-                for cell, top in zip(row.cells, best, strict=True)
+        rows = [
+            [
+                report.escape_latex(_label(row)),
+                *(
+                    f"\\textbf{{{_format(cell)}}}"
+                    if cell and cell.psnr == top and not cell.doubtful
+                    else _format(cell)
+                    for cell, top in zip(row.cells, best, strict=True)
+                ),
             ]
-            parts.append(" & ".join([_escape(_label(row)), *cells]) + " \\\\")
-        parts += ["\\bottomrule", "\\end{tabular}"]
+            for row in table.rows
+        ]
+        header = ["Method", *map(report.escape_latex, table.noises)]
+        parts += [f"% {table.title}", report.format_latex(header, rows)]
     return "\n".join([*parts, *(f"% {note}" for note in _notes(tables))]) + "\n"
 
 
-def standings(means: Means) -> list[str]:
+def standings(means: Means, set_sizes: Mapping[str, int]) -> list[str]:
     """Returns a line a method and set: its mean out of distribution among the paper's.
 
-    Only noises that the paper has count, and methods that have all of them.
+    Of the noises that the paper has, without doubtful numbers, and its networks that
+    have all of them; a set that was not scored as a whole has no standing.
     """
     lines = []
     for data in _unique(key[0] for key in means):
-        noises = _unique(key[2] for key in means if key[0] == data)
-        known = paper.find(data, noises).get("Ours", {})
-        shared = [n for n in noises if n in known and not n.startswith(IN_DISTRIBUTION)]
+        own = {key[1:]: mean for key, mean in means.items() if key[0] == data}
+        if any(mean["images"] != set_sizes[data] for mean in own.values()):
+            continue
+        noises = [
+            noise
+            for noise in _unique(noise for _, noise in own)
+            if not noise.startswith(IN_DISTRIBUTION)
+        ]
+        known = paper.find(data, noises)
+        ours = next((known[name] for name in PAPER_NAMES if name in known), {})
+        shared = [noise for noise in ours if not ours[noise].doubt]
         if not shared:
             continue
         theirs = {
-            method: math.fsum(cells[n].psnr for n in shared) / len(shared)
-            for method, cells in paper.find(data, shared).items()
-            if all(n in cells for n in shared)
+            method: _mean_psnr(cells[noise].psnr for noise in shared)
+            for method, cells in known.items()
+            if all(noise in cells and not cells[noise].doubt for noise in shared)
         }
-        for method in _unique(key[1] for key in means if key[0] == data):
-            if any((data, method, n) not in means for n in shared):
+        sevnet = _mean_psnr(ours[noise].psnr for noise in shared)
+        rivals = [v for name, v in theirs.items() if name not in PAPER_NAMES]
+        for method in _unique(method for method, _ in own):
+            if any((method, noise) not in own for noise in shared):
                 continue
-            values = [means[data, method, n]["psnr"] for n in shared]
-            mean = math.fsum(values) / len(values)
-            ahead = sum(mean > value for value in theirs.values())
-            lines.append(
-                f"{method} on {data}, mean of {len(shared)} noises out of "
-                f"distribution: {mean:.2f} dB; the paper's SEVNet {theirs['Ours']:.2f} "
-                f"dB; ahead of {ahead} of the paper's {len(theirs)} networks"
+            mean = _mean_psnr(own[method, noise]["psnr"] for noise in shared)
+            line = (
+                f"{method} on {data}, PSNR {metrics.PROTOCOL}, mean of {len(shared)} "
+                f"noises out of distribution: {mean:.2f} dB; the paper's SEVNet "
+                f"{sevnet:.2f} dB"
             )
+            if rivals:
+                ahead = sum(mean > value for value in rivals)
+                line += f"; ahead of {ahead} of its {len(rivals)} rivals there"
+            lines.append(line)
     return lines
+
+
+def _mean_psnr(values: Iterable[float]) -> float:
+    values = list(values)
+    return math.fsum(values) / len(values)
 
 
 def _best(table: Table, column: int) -> float:
     cells = [row.cells[column] for row in table.rows]
     known = [c.psnr for c in cells if c and not c.doubtful and math.isfinite(c.psnr)]
     return max(known, default=math.nan)
-
-
-def _title(table: Table) -> str:
-    return f"{table.data}, {table.images}, PSNR / SSIM, {DESCRIPTION}"
 
 
 def _notes(tables: Sequence[Table]) -> list[str]:
@@ -187,6 +218,8 @@ def _notes(tables: Sequence[Table]) -> list[str]:
             "Rows with (paper) are copied from Zhang & Guo, AAAI 2026; it does not say "
             "whether its Kodak24 images are whole."
         )
+    if any(cell and cell.exact for row in rows for cell in row.cells):
+        notes.append("Images without any error are left out of the mean PSNR.")
     if any(cell and cell.doubtful for row in rows for cell in row.cells):
         notes.append(
             f"{DOUBT} marks numbers of the paper that others of it contradict, or that "
@@ -205,10 +238,6 @@ def _format(cell: Cell | None) -> str:
     if not math.isfinite(cell.ssim):
         return "not finite"
     return f"{cell.psnr:.2f} / {cell.ssim:.4f}{DOUBT * cell.doubtful}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("_", "\\_").replace("%", "\\%").replace("&", "\\&")
 
 
 def _unique(items: Iterable[str]) -> list[str]:

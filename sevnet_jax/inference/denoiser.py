@@ -19,6 +19,7 @@ FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 3_200_000  # at once: sevnet_s takes 390 bytes a pixel
 FAST_MARGIN = 32
 SYMMETRIES = 8
+PROGRAMS = 8  # compiled ones that are kept, one for each size of tile
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
@@ -59,6 +60,8 @@ class Denoiser:
             compiler_options=compiler_options(),
         )
         self._params = jax.device_put(weights.params)
+        # Images of many sizes need many programs; only the last ones are kept.
+        self._compile = functools.lru_cache(PROGRAMS)(self._compile_for)
 
     @functools.cached_property
     def seconds_per_pixel(self) -> float:
@@ -105,6 +108,10 @@ class Denoiser:
             image[..., :colours], strength, ensemble, fast, progress
         )
         return result
+
+    def _compile_for(self, shape: tuple[int, ...]) -> Callable:
+        tile = jax.ShapeDtypeStruct(shape, np.float32)
+        return self._restore.lower(self._params, tile).compile()
 
     def _restore_colours(self, image, strength, ensemble, fast, progress):
         """[H, W, 1 or 3] -> the same."""
@@ -154,7 +161,7 @@ class Denoiser:
         total = np.zeros_like(noisy)
         for number in symmetries:
             turned = _turn(noisy, number)
-            restored = np.asarray(self._restore(self._params, turned))
+            restored = np.asarray(self._compile(turned.shape)(self._params, turned))
             total += _turn_back(restored - turned, number)
         total /= len(symmetries)
         return total.mean(-1, keepdims=True) if channels == 1 else total

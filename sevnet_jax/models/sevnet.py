@@ -69,6 +69,10 @@ class SEVNet(nn.Module):
         layers.choose(dict.fromkeys(DTYPES), self.dtype, "dtype")
         layers.choose(dict.fromkeys(PRECISIONS), self.precision, "precision")
 
+    def with_precision(self, precision: str | None) -> "SEVNet":
+        """Returns the same network, its products in another precision."""
+        return self.clone(precision=precision)
+
     @property
     def multiple(self) -> int:
         """What padded heights and widths are multiples of."""

@@ -33,6 +33,13 @@ class Translated(nn.Module):
             }
         }
 
+    def with_precision(self, precision: str | None) -> "Translated":
+        """Returns the same networks, their products in another precision."""
+        return self.clone(
+            translator=self.translator.with_precision(precision),
+            denoiser=self.denoiser.with_precision(precision),
+        )
+
     @property
     def channels(self) -> int:
         return self.denoiser.channels

@@ -1,8 +1,11 @@
 """Runs are recognised by their design, averaged by row, and compared with 1a."""
 
+import dataclasses
+import math
+
 import pytest
 
-from sevnet_jax.evaluation import ablation, methods
+from sevnet_jax.evaluation import ablation, methods, report
 from sevnet_jax.models import ABLATIONS, create_model
 
 SMALL = {"width": 4, "blocks": (1,), "bottleneck": 0}
@@ -28,7 +31,7 @@ def rows(write_weights):
         write_weights("first", normalization="layer_norm", gate="relu"),
         write_weights("second", seed=1, normalization="layer_norm", gate="relu"),
     ]
-    opened = [methods.open_weights(str(path)) for path in files]
+    opened = methods.open_methods([str(path) for path in files])
     means = {
         ("Kodak24", name, noise): {"images": 24, "psnr": 30.0 - less, "ssim": 0.9}
         for name, less in [("ours", 0), ("first", 1), ("second", 3)]
@@ -45,21 +48,57 @@ def test_rows_are_means_over_their_runs(rows):
     assert rows[0].spread["mixture"] == 0
 
 
+def show(rows, data="Kodak24"):
+    return ablation.format_rows(rows, data, "24 images", report.format_table)
+
+
 def test_differences_stand_beside_the_papers(rows):
-    text = ablation.format_text(rows, "Kodak24")
-    assert "2e, 2 runs, +- 1.41 dB" in text
+    text = show(rows)
+    assert "2e LN, ReLU, 2 runs, +- 1.41 dB" in text
     # The paper: 21.88 - 24.23 at mixture; it has no speckle 60 in this table.
     (line,) = [t for t in text.splitlines() if "-2.00" in t]
     assert line.split()[-4:] == ["-2.00", "-2.00", "(-2.35)", "-2.00"]
+    assert "(-2.35)" not in show(rows, "CBSD68")  # the paper's table is of Kodak24
 
 
 def test_a_row_behind_in_distribution_is_named(rows):
-    text = ablation.format_text(rows, "Kodak24")
+    text = show(rows)
     assert "Not within 0.3 dB of 1a at gaussian:20, so of little weight: 2e" in text
     assert ablation.is_converged(rows[0], rows[0])
     assert not ablation.is_converged(rows[1], rows[0])
 
 
 def test_without_row_1a_there_are_no_differences(rows):
-    text = ablation.format_text(rows[1:], "Kodak24")
-    assert "No run is of row 1a" in text
+    assert "No run is of row 1a" in show(rows[1:])
+
+
+def test_row_1a_alone_has_no_empty_table(rows):
+    assert "Difference" not in show(rows[:1])
+
+
+def test_a_row_that_collapsed_is_said_to(rows):
+    broken = dataclasses.replace(
+        rows[1], psnr=dict.fromkeys(rows[1].psnr, math.nan), runs=("first",)
+    )
+    text = show([rows[0], broken])
+    assert text.count("not finite") == 2 * 3
+    assert "of little weight: 2e" in text
+
+
+def test_one_collapsed_run_among_several_is_no_error(write_weights):
+    files = [write_weights("a", gate="igm_unscaled"),
+             write_weights("b", seed=1, gate="igm_unscaled")]  # fmt: skip
+    opened = methods.open_methods([str(path) for path in files])
+    means = {
+        ("x", "a", "mixture"): {"images": 1, "psnr": math.nan, "ssim": math.nan},
+        ("x", "b", "mixture"): {"images": 1, "psnr": 20.0, "ssim": 0.5},
+    }
+    (row,) = ablation.collect(opened, means)
+    assert math.isnan(row.psnr["mixture"])
+
+
+def test_runs_of_other_sizes_are_not_averaged(write_weights):
+    files = [write_weights("a"), write_weights("b", width=8)]
+    opened = methods.open_methods([str(path) for path in files])
+    with pytest.raises(ValueError, match="a and b are of the same row"):
+        ablation.collect(opened, {})

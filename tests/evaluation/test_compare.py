@@ -50,13 +50,17 @@ def test_the_noisy_photo_is_shown_once(clean):
     rows = compare.restore(
         clean, ["speckle:60"], [methods.open_classical("noisy"), DARK]
     )
-    assert [p.name for p in rows["speckle:60"]] == ["clean", "speckle:60", "dark"]
+    assert [p.name for p in rows["speckle:60"]] == [
+        "clean (PSNR: rgb8)",
+        "noisy, speckle:60",
+        "dark",
+    ]
 
 
 @pytest.mark.parametrize(
     ("restore", "words"),
     [
-        (lambda x, _: x[1:], r"m returned \(23, 36, 3\)"),
+        (lambda x, _: x[1:], r"m returned float32 \(23, 36, 3\)"),
         (lambda x, _: x * np.float32("nan"), "m returned NaN or infinity"),
         (lambda x, _: x.nothing, "m failed on the photo with speckle:60: Attribute"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import eval as command
-from sevnet_jax.evaluation import curve, curve_figure, methods, metrics, scenes
+from sevnet_jax.evaluation import curve, curve_figure, methods, metrics, runner, scenes
 from sevnet_jax.evaluation.curve import Curve
 from sevnet_jax.evaluation.protocol import Score
 from sevnet_jax.inference.weights import load_weights, save_weights
@@ -22,7 +22,7 @@ def trained_on(write_weights, tmp_path):
         found = load_weights(write_weights("tiny"))
         path = tmp_path / "own.safetensors"
         save_weights(path, found.params, found.config, provenance)
-        return methods.open_weights(str(path))
+        return methods.open_methods([str(path)])[0]
 
     return write
 
@@ -56,7 +56,7 @@ def test_networks_come_first_behind_the_noisy_input(trained_on):
 
 def make_curve(trained=(7, 33), **psnr):
     psnr = psnr or {"noisy": (30.0, 20.0), "ours": (35.0, 28.0), "other": (34.0, 27.9)}
-    return Curve("set", 3, "gaussian", (10.0, 50.0), psnr, trained)
+    return Curve("set", "3 images", "gaussian", (10.0, 50.0), psnr, trained)
 
 
 def test_the_levels_of_training_are_shaded():
@@ -104,9 +104,10 @@ def test_a_curve_is_the_means_in_the_order_of_levels():
         for level in (5, 7.5)
         for method, bonus in (("noisy", 0), ("ours", 10))
     ]
-    made = curve.build(scores, "speckle", (5, 7.5), None)
+    result = runner.Run(tuple(scores), (), {"set": 3}, {}, None)
+    made = curve.build(result, "speckle", (5, 7.5), None)
     assert made.psnr == {"noisy": (6, 8.5), "ours": (16, 18.5)}
-    assert (made.data, made.images) == ("set", 2)
+    assert (made.data, made.images) == ("set", "2 of 3 images")
 
 
 def test_the_command(photos, trained_on, tmp_path, capsys):

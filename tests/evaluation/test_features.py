@@ -133,7 +133,7 @@ def test_the_command(photos, write_weights, tmp_path, capsys):
             assert network[key]["speckle:40"] == pytest.approx(1)
             assert f"{network[key]['variant2']:.4f}" in printed
     with Image.open(out) as picture:
-        assert picture.height == 3 * (26 + 12) + 8
+        assert picture.height == 3 * (26 + 42 * 12) + 8  # enlarged by a whole factor
 
 
 @pytest.mark.parametrize(

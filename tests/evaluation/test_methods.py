@@ -5,6 +5,7 @@ import pytest
 
 from sevnet_jax.data import noise
 from sevnet_jax.evaluation import methods, metrics
+from sevnet_jax.inference.weights import load_weights, save_weights
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +65,54 @@ def test_a_missing_package_is_named(monkeypatch):
         methods.open_classical("nlm")
 
 
-def test_weights_by_file_or_by_the_folder_of_their_run(write_weights):
+def test_weights_by_name_file_or_the_folder_of_their_run(write_weights):
     path = write_weights("my_run")
     for spec in (path, path.parent):
-        method = methods.open_weights(str(spec))
+        (method,) = methods.open_methods([str(spec)])
         assert method.name == "my_run"
         assert len(method.provenance["weights_sha256"]) == 64
-    assert methods.open_weights("sevnet_s").name == "sevnet_s"
+        # On GPUs and TPUs, tables must not depend on how products are rounded.
+        assert method.denoiser.weights.model.precision == "highest"
+
+
+def test_labels_are_as_long_as_need_be(write_weights, tmp_path):
+    files = [write_weights(name) for name in ("s0/1a", "s1/1a", "s0/2f")]
+    names = [method.name for method in methods.open_methods([str(f) for f in files])]
+    assert names == ["s0/1a", "s1/1a", "2f"]
 
 
 def test_a_run_without_weights_says_so(tmp_path):
     with pytest.raises(ValueError, match=r"has no weights.safetensors; is it finished"):
-        methods.open_weights(str(tmp_path))
+        methods.open_methods([str(tmp_path)])
+
+
+@pytest.fixture
+def translator(write_weights):
+    """Weights of a translator for those of `denoiser`, and these."""
+    denoiser = write_weights("denoiser")
+    found = load_weights(denoiser)
+    path = denoiser.parent.parent / "tr" / "weights.safetensors"
+    provenance = {"denoiser_sha256": found.sha256}
+    save_weights(path, found.params, found.config, provenance)
+    return str(path.parent), str(denoiser.parent)
+
+
+def test_a_translator_is_scored_behind_its_denoiser(translator, write_weights, scene):
+    own, denoiser = translator
+    other = str(write_weights("other", seed=1).parent)
+    found = methods.open_methods([other, denoiser], None, own)
+    assert [m.name for m in found] == ["other", "denoiser", "denoiser after tr"]
+    assert found[2].provenance["training"]["denoiser"]["sha256"]
+    _, noisy = scene
+    alone, behind = (m.restore(noisy, 0.0) for m in found[1:])
+    assert (alone != behind).any()
+
+
+def test_a_translator_is_no_denoiser(translator):
+    with pytest.raises(ValueError, match="tr is a translator"):
+        methods.open_methods([translator[0]])
+    with pytest.raises(ValueError, match="was trained for the denoiser"):
+        methods.open_methods(["sevnet_s"], None, translator[0])
 
 
 def test_nothing_given_means_the_bundled_weights():

@@ -1,6 +1,7 @@
 """The scores of a set, against the metrics by hand."""
 
 import math
+import sys
 import threading
 
 import numpy as np
@@ -89,13 +90,41 @@ def test_the_noise_of_an_image_does_not_depend_on_corrupt_neighbours(photos):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: x[1:], r"odd returned \(15, 20, 3\) for \(16, 20, 3\)"),
+        (lambda x: x[1:], r"odd returned float32 \(15, 20, 3\); .* of \(16, 20, 3\)"),
+        (lambda x: (255 * x).astype(np.uint8), "odd returned uint8"),
+        (lambda x: x.astype(object), "odd returned object"),
+        (lambda x: np.multiply(x, 2, out=x), "odd failed on a.png .* read-only"),
+        (lambda x: sys.exit(3), "odd failed on a.png with gaussian:20: SystemExit"),
         (lambda x: 1 / 0, "odd failed on a.png with gaussian:20: ZeroDivisionError"),
     ],
 )
 def test_a_method_that_fails_is_named(photos, function, words):
     with pytest.raises(ValueError, match=words):
         score(photos, method("odd", function))
+
+
+def test_a_method_may_use_its_memory_again(photos):
+    """What it returned is taken over before it is called the next time."""
+    memory = np.zeros((16, 20, 3), np.float32)
+
+    def fill(x):
+        memory[...] = x
+        return memory
+
+    both = score(photos, method("same", lambda x: x), method("fill", fill))
+    same, filled = ([s.psnr for s in both if s.method == m] for m in ("same", "fill"))
+    assert same == filled
+
+
+def test_exact_images_are_left_out_of_the_mean(photos):
+    black = np.zeros((16, 20, 3), np.uint8)
+    Image.fromarray(black).save(photos / "a.png")  # speckle leaves black as it is
+    same = method("same", lambda x: x)
+    scores = score(photos, same, noises=("speckle:90", "speckle:90"))
+    assert len(scores) == 2  # a noise given twice counts once
+    mean = protocol.summarize(scores)["photos", "same", "speckle:90"]
+    assert mean["exact"] == 1
+    assert mean["psnr"] == scores[1].psnr < math.inf
 
 
 def test_the_next_image_is_made_while_a_method_works(photos, monkeypatch):

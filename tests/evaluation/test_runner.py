@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from sevnet_jax.evaluation import runner, scenes
+from sevnet_jax.evaluation import report, runner, scenes
 from sevnet_jax.evaluation.methods import Method
 
 NOISES = ("gaussian:20", "mixture")
@@ -45,8 +46,46 @@ def test_a_broken_run_goes_on_with_the_next_image(photos, tmp_path, capsys):
     assert again.calls == 2  # of four: one image was done
     assert resumed == whole
     assert "1 of 2 images were done already" in capsys.readouterr().err
-    assert runner.to_json(resumed) == runner.to_json(whole)
-    assert not list((tmp_path / "out").iterdir())  # no trace is left
+    assert runner.describe(resumed) == runner.describe(whole)
+    runner.write_files(resumed, tmp_path / "out", {"a.txt": "done"})
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a.txt"]  # no trace
+
+
+def test_nothing_is_lost_if_the_results_cannot_be_written(photos, tmp_path):
+    result = run(photos, tmp_path / "out", Counting())
+    (tmp_path / "out" / "table.txt").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        runner.write_files(result, tmp_path / "out", {"table.txt": "text"})
+    result.progress.close()
+    again = Counting()
+    run(photos, tmp_path / "out", again)
+    assert again.calls == 0
+
+
+def test_another_run_in_the_folder_does_no_harm(photos, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path, Counting(fail_at=4))
+    run(photos, tmp_path, Counting(factor=0.5)).progress.finish()
+    again = Counting()
+    run(photos, tmp_path, again)
+    assert again.calls == 2
+
+
+def test_the_same_run_twice_at_once_is_refused(photos, tmp_path):
+    held = run(photos, tmp_path, Counting())
+    with pytest.raises(ValueError, match="the same run is going on"):
+        run(photos, tmp_path, Counting())
+    held.progress.finish()
+
+
+def test_an_image_that_changed_is_scored_again(photos, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path, Counting(fail_at=4))
+    pixels = np.zeros((16, 20, 3), np.uint8)
+    Image.fromarray(pixels).save(photos / "a.png")
+    again = Counting()
+    run(photos, tmp_path, again)
+    assert again.calls == 4
 
 
 @pytest.mark.parametrize("changes", [{"factor": 0.5}, {"seed": 1}])
@@ -64,8 +103,12 @@ def test_a_line_cut_short_by_a_kill_is_done_again(photos, tmp_path):
     (file,) = (tmp_path / "out").iterdir()
     file.write_bytes(file.read_bytes()[:-9])
     again = Counting()
-    assert run(photos, tmp_path / "out", again) == run(photos, tmp_path, Counting())
+    resumed = run(photos, tmp_path / "out", again)
     assert again.calls == 4
+    resumed.progress.close()
+    assert resumed == run(
+        photos, tmp_path / "out", Counting()
+    )  # what was added is read
 
 
 def test_skipped_images_are_named_and_counted(photos, tmp_path, capsys):
@@ -75,6 +118,7 @@ def test_skipped_images_are_named_and_counted(photos, tmp_path, capsys):
     assert {score.image for score in result.scores} == {"a.png"}
     assert "skipped photos/b.png: cannot identify image" in capsys.readouterr().err
     assert runner.report_skipped(result) == 1
+    result.progress.finish()
     (photos / "a.png").write_bytes(b"")
     with pytest.raises(ValueError, match="no image could be scored"):
         run(photos, tmp_path, Counting())
@@ -82,8 +126,17 @@ def test_skipped_images_are_named_and_counted(photos, tmp_path, capsys):
 
 def test_one_set_given_twice_is_refused(photos, tmp_path):
     found = scenes.from_folder(photos, NOISES)
-    with pytest.raises(ValueError, match="two sets called 'photos'"):
+    with pytest.raises(ValueError, match="two sets are called 'photos'"):
         runner.run([*found, *found], [Counting().method()], tmp_path, 0)
+
+
+def test_two_folders_of_one_name_are_not_averaged(photos, tmp_path):
+    other = tmp_path / "other" / "photos"
+    other.mkdir(parents=True)
+    (photos / "b.png").rename(other / "b.png")
+    found = [*scenes.from_folder(photos, NOISES), *scenes.from_folder(other, NOISES)]
+    with pytest.raises(ValueError, match="two sets are called 'photos'"):
+        runner.run(found, [Counting().method()], tmp_path, 0)
 
 
 def test_csv_and_json_hold_every_score(photos, tmp_path):
@@ -92,7 +145,7 @@ def test_csv_and_json_hold_every_score(photos, tmp_path):
     result = dataclasses.replace(result, scores=(bad, *result.scores[1:]))
     rows = list(csv.DictReader(io.StringIO(runner.to_csv(result.scores))))
     assert [float(row["ssim"]) for row in rows] == [s.ssim for s in result.scores]
-    content = json.loads(runner.to_json(result))
+    content = json.loads(report.format_json(runner.describe(result)))
     assert content["scores"][0]["psnr"] is None
     assert content["scores"][1]["psnr"] == result.scores[1].psnr
     assert content["methods"] == {"m": {"factor": 1.0}}

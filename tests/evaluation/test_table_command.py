@@ -65,7 +65,8 @@ def test_ablation_runs_become_a_table(run, photos, tmp_path, write_weights):
     code, printed, _ = run(*argv)
     assert code == 0
     assert "Difference to 1a" in printed
-    assert "(-0.07)" in printed  # the paper's 1d at mixture
+    assert "1d IGM -> ELU" in printed
+    assert "| 1d IGM -> ELU |" in (tmp_path / "out" / "ablation.md").read_text()
     assert json.loads((tmp_path / "out" / "ablation.json").read_text())["scores"]
 
 
@@ -97,4 +98,5 @@ def test_an_output_that_is_a_file_is_one_line(run, photos, tmp_path):
     (tmp_path / "out").write_text("")
     code, _, error = run("table", "--data", photos, "--method", "noisy")
     assert code == 2
+    assert "results need a folder" in error
     assert error.count("\n") == 1

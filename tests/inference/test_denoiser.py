@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sevnet_jax
+from sevnet_jax.inference import denoiser as denoiser_module
 from sevnet_jax.inference.denoiser import Denoiser
 
 SHAPES = [
@@ -204,3 +205,12 @@ def test_a_path_is_loaded(weights_file, rng):
     image = draw(rng, (8, 8, 3))
     assert sevnet_jax.load(weights_file)(image).shape == (8, 8, 3)
     assert sevnet_jax.load(str(weights_file))(image).shape == (8, 8, 3)
+
+
+def test_only_so_many_programs_are_kept(weights_file, rng, monkeypatch):
+    monkeypatch.setattr(denoiser_module, "PROGRAMS", 2)
+    restore = sevnet_jax.load(weights_file)
+    for side in (8, 16, 24, 8):
+        restore(rng.uniform(size=(side, 8, 3)))
+    kept = restore._compile.cache_info()
+    assert (kept.currsize, kept.misses) == (2, 4)

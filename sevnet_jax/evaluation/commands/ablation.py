@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from sevnet_jax.evaluation import ablation, methods, protocol, runner
+from sevnet_jax.evaluation import ablation, methods, protocol, report, runner
 from sevnet_jax.evaluation.commands import table
 
 HELP = "trained ablation runs in the paper's layout, with differences to row 1a"
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         default="runs/ablation",
-        help="folder for ablation.txt, .json and scores.csv (runs/ablation)",
+        help="folder for ablation.txt, .md, .json and scores.csv (runs/ablation)",
     )
 
 
@@ -38,12 +38,20 @@ def run(args: argparse.Namespace) -> int:
     found = table.find_scenes(args, args.data[0])
     opened = methods.open_methods(args.runs)
     result = runner.run(found, opened, Path(args.out), args.seed)
-    rows = ablation.collect(opened, protocol.summarize(result.scores))
+    means = protocol.summarize(result.scores)
+    rows = ablation.collect(opened, means)
+    (data,) = result.set_sizes
+    count = max(mean["images"] for mean in means.values())
+    about = (data, protocol.count_images(count, result.set_sizes[data]))
+    text = ablation.format_rows(rows, *about, report.format_table)
     files = {
-        "ablation.txt": ablation.format_text(rows, found[0].data),
-        "ablation.json": runner.to_json(result),
+        "ablation.txt": text,
+        "ablation.md": ablation.format_rows(
+            rows, *about, lambda *table: "\n" + report.format_markdown(*table)
+        ),
+        "ablation.json": report.format_json(runner.describe(result)),
         "scores.csv": runner.to_csv(result.scores),
     }
-    runner.write_files(Path(args.out), files)
-    print(files["ablation.txt"], end="")
+    runner.write_files(result, Path(args.out), files)
+    print(text, end="")
     return runner.report_skipped(result)

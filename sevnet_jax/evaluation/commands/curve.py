@@ -43,13 +43,14 @@ def run(args: argparse.Namespace) -> int:
     # Of its own: figures beside each other may be drawn at the same time.
     folder = Path(args.out).with_name(f".{Path(args.out).name}.unfinished")
     result = runner.run(found, methods, folder, args.seed)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
     trained = curve.find_training_range(args.noise, methods)
-    drawn = curve.build(result.scores, args.noise, levels, trained)
+    drawn = curve.build(result, args.noise, levels, trained)
     print(curve.format_curve(drawn))
     curve_figure.draw(drawn, args.out)
     print(f"figure: {args.out}", file=sys.stderr)
     if args.json:
         json_file.write(args.json, curve.to_json(drawn, result))
+    result.progress.finish()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
     return runner.report_skipped(result)

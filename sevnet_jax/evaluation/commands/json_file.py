@@ -1,8 +1,8 @@
 """The file that --json names."""
 
-import json
 from typing import Any
 
+from sevnet_jax.evaluation.report import format_json
 from sevnet_jax.files import check_writable, write_atomically
 
 
@@ -13,5 +13,4 @@ def check(path: str | None) -> None:
 
 
 def write(path: str, content: Any) -> None:
-    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    write_atomically(path, lambda part: part.write_text(text))
+    write_atomically(path, lambda part: part.write_text(format_json(content)))

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sevnet_jax.data import noise
-from sevnet_jax.evaluation import protocol, runner, scenes, tables
+from sevnet_jax.evaluation import protocol, report, runner, scenes, tables
 from sevnet_jax.evaluation.commands import arguments
 
 HELP = "mean PSNR and SSIM of weights and methods on image sets, beside the paper's"
@@ -62,17 +62,19 @@ def run(args: argparse.Namespace) -> int:
     methods = arguments.open_methods(args)
     result = runner.run(found, methods, Path(args.out), args.seed)
     means = protocol.summarize(result.scores)
-    built = tables.build(means, args.paper, args.limit is not None)
-    lines = "\n".join(tables.standings(means) if args.paper != "none" else [])
+    built = tables.build(means, result.set_sizes, args.paper)
+    lines = ""
+    if args.paper != "none":
+        lines = "\n".join(tables.standings(means, result.set_sizes))
     text = tables.format_text(built) + (f"\n{lines}\n" if lines else "")
     files = {
         "table.txt": text,
         "table.md": tables.format_markdown(built),
         "table.tex": tables.format_latex(built),
-        "table.json": runner.to_json(result),
+        "table.json": report.format_json(runner.describe(result)),
         "scores.csv": runner.to_csv(result.scores),
     }
-    runner.write_files(Path(args.out), files)
+    runner.write_files(result, Path(args.out), files)
     print(text, end="")
     print(f"also as Markdown, LaTeX, CSV and JSON in {args.out}", file=sys.stderr)
     return runner.report_skipped(result)
