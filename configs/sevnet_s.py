@@ -1,16 +1,29 @@
-"""The small SEVNet for CPUs, on drawn images unless a source is given.
+"""The small SEVNet for CPUs, on drawn images unless a source is given, in two stages.
 
-python train.py --config configs/sevnet_s.py --workdir runs/s
 python train.py --config configs/sevnet_s.py --config.source=FOLDER --workdir runs/s
+python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s \
+    --config.source=FOLDER --workdir runs/s2
 
-On two CPU cores a run of 8000 steps took 1.2 hours, and on Kodak24 gave 32.85 dB at
-gaussian 20 and 26.11 dB at speckle 90: docs/weights.md.
+Small patches first, since many of them leave the plateau of linear filters soon; then
+large ones, which the network sees more of than of their borders. What both stages took
+and gave: docs/weights.md.
 """
 
 from ml_collections import ConfigDict
 
 from sevnet_jax.training.recipe import SMALL, make_config
 
+SECOND = {
+    "batch_size": 6,
+    "patch_size": 128,
+    "steps": 3000,
+    "learning_rate": 1e-3,
+    "warmup_steps": 200,
+}
 
-def get_config() -> ConfigDict:
-    return make_config("sevnet_s", **SMALL)
+
+def get_config(stage: str = "first") -> ConfigDict:
+    stages = {"first": {}, "second": SECOND}
+    if stage not in stages:
+        raise ValueError(f"unknown stage {stage!r}; choose from {', '.join(stages)}")
+    return make_config("sevnet_s", **{**SMALL, **stages[stage]})

@@ -17,21 +17,32 @@ def test_they_are_small(project):
         assert path.stat().st_size <= MOST_BYTES
 
 
-def test_they_saw_weak_gaussian_noise_only(bundled):
-    recipe = bundled.provenance["recipe"]
-    assert recipe["noise"] == "gaussian:5-20"
-    assert not recipe["clip"]
+@pytest.fixture(scope="module")
+def recipes(bundled):
+    """Of the weights, of what they were started from, and so on."""
+    found, past = [], bundled.provenance
+    while past:
+        found.append(past["recipe"])
+        past = past.get("start")
+    return found
 
 
-def test_they_saw_no_test_image(bundled):
-    source = bundled.provenance["recipe"]["source"].lower()
-    assert not any(name in source for name in ("kodak", "cbsd68", "polyu", "sidd"))
+def test_they_saw_weak_gaussian_noise_only(recipes):
+    for recipe in recipes:
+        assert recipe["noise"] == "gaussian:5-20"
+        assert not recipe["clip"]
 
 
-def test_they_tell_nobody_where_they_were_made(bundled):
-    recipe = bundled.provenance["recipe"]
-    for key in ("source", "validation_source"):
-        assert "/" not in recipe[key]
+def test_they_saw_no_test_image(recipes):
+    for recipe in recipes:
+        source = recipe["source"].lower()
+        assert not any(name in source for name in ("kodak", "cbsd68", "polyu", "sidd"))
+
+
+def test_they_tell_nobody_where_they_were_made(recipes):
+    for recipe in recipes:
+        for key in ("source", "validation_source"):
+            assert "/" not in recipe[key]
 
 
 def test_the_card_has_their_hash(bundled, project):
