@@ -63,7 +63,9 @@ def run(
         print(f"{done} of {len(scenes)} images were done already", file=sys.stderr)
     skipped, restoring, began = [], 0.0, time.perf_counter()
     try:
-        with tqdm(total=sum(len(s.noises) for s in left), unit="noisy image") as bar:
+        with tqdm(
+            total=sum(len(s.noises) for s in left), unit="noisy image", disable=None
+        ) as bar:
             for result in protocol.score_scenes(left, methods, bar.update):
                 if result.error:
                     skipped.append(f"{result.scene.data}/{result.scene.image}")
