@@ -1,6 +1,8 @@
-"""What the commands ask of JAX before they start."""
+"""What the commands ask of JAX before they start, and what they run on."""
 
+import importlib.metadata
 import os
+import platform
 from pathlib import Path
 
 import jax
@@ -30,3 +32,9 @@ def compiler_options() -> dict[str, str]:
     if jax.default_backend() != "cpu":
         return {}
     return {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+
+def list_versions(*packages: str) -> dict[str, str]:
+    """Returns the versions of Python and of installed packages."""
+    found = {name: importlib.metadata.version(name) for name in packages}
+    return {"python": platform.python_version(), **found}

@@ -2,9 +2,7 @@
 
 import csv
 import dataclasses
-import importlib.metadata
 import io
-import platform
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +18,7 @@ from sevnet_jax.evaluation.progress import Progress
 from sevnet_jax.evaluation.protocol import Score
 from sevnet_jax.evaluation.scenes import Scene
 from sevnet_jax.files import write_atomically
+from sevnet_jax.runtime import list_versions
 
 PACKAGES = ("sevnet_jax", "jax", "jaxlib", "numpy", "scipy", "pillow")
 
@@ -50,10 +49,7 @@ def run(
         "seed": seed,
         "methods": {method.name: dict(method.provenance) for method in methods},
         "device": jax.devices()[0].device_kind,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in PACKAGES},
-        },
+        "versions": list_versions(*PACKAGES),
     }
     images = [(scene.data, scene.noises, _identify(scene)) for scene in scenes]
     progress = Progress(folder, {**provenance, "images": images})

@@ -10,7 +10,7 @@ from sevnet_jax.evaluation import metrics, paper, protocol, report
 
 Means = Mapping[tuple[str, str, str], Mapping[str, Any]]  # (set, method, noise) -> mean
 PAPER_ROWS = ("all", "ours", "none")
-IN_DISTRIBUTION = "gaussian"
+TRAINING_LAW = "gaussian"
 # Columns of the paper's main table that are means over levels.
 AVERAGES = {
     name: tuple(noise for noise in PAPER_COLUMNS if noise.startswith(f"{name}:"))
@@ -169,7 +169,7 @@ def standings(means: Means, set_sizes: Mapping[str, int]) -> list[str]:
         noises = [
             noise
             for noise in _unique(noise for _, noise in own)
-            if not noise.startswith(IN_DISTRIBUTION)
+            if not noise.startswith(TRAINING_LAW)
         ]
         known = paper.find(data, noises)
         ours = next((known[name] for name in PAPER_NAMES if name in known), {})

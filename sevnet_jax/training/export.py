@@ -1,8 +1,6 @@
 """The weights of a run: the file it may start from, and the one it ends with."""
 
 import dataclasses
-import importlib.metadata
-import platform
 from pathlib import Path
 
 import jax
@@ -10,6 +8,7 @@ import numpy as np
 
 from sevnet_jax.data import sources
 from sevnet_jax.inference import weights
+from sevnet_jax.runtime import list_versions
 from sevnet_jax.training import parallel
 from sevnet_jax.training.recipe import Recipe, to_config
 from sevnet_jax.training.state import TrainState
@@ -66,10 +65,7 @@ def export_weights(
         "averaged": state.average is not None,
         "skipped": int(state.tally.skipped),
         "devices": parallel.describe_devices(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in PACKAGES},
-        },
+        "versions": list_versions(*PACKAGES),
     }
     if start is not None:
         provenance["start"] = {"sha256": start.sha256, **start.provenance}
