@@ -114,6 +114,8 @@ def read_size(path: str | Path) -> tuple[int, int]:
                 return tiff.pages[0].imagelength, tiff.pages[0].imagewidth
     with Image.open(path) as image:
         size = image.height, image.width
+        if "exif" not in image.info:  # or a PNG would be decoded to look behind it
+            return size
         return size[::-1] if image.getexif().get(ORIENTATION, 1) in TURNED else size
 
 

@@ -23,7 +23,8 @@ def orient(patch: np.ndarray, flip: bool, turns: int) -> np.ndarray:
 def shrink(patch: np.ndarray, factor: int) -> np.ndarray:
     """Returns uint16, each value the rounded mean of factor x factor pixels."""
     if patch.dtype == np.uint8:
-        patch = patch * np.uint16(257)  # 255 becomes 65535: no value is rounded
+        # 255 becomes 65535: no value is rounded. In order: TensorFlow would copy it.
+        patch = np.multiply(patch, np.uint16(257), order="C")
     if factor == 1:
         return patch
     side = patch.shape[0] // factor
