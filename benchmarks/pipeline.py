@@ -8,6 +8,7 @@ hits both alike. Without --images, dead leaves are drawn to a temporary folder f
 """
 
 import argparse
+import functools
 import gc
 import json
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sevnet_jax.data import dead_leaves, images, pipeline
+from sevnet_jax.data import dead_leaves, images, pipeline, sources
 
 PATCH, BATCH = 128, 4
 LAWS = {"gaussian": "gaussian:5-20", "variants": "variant2", "isp": "isp"}
@@ -96,12 +97,13 @@ def training_step(batch: dict) -> Callable:
     import optax
 
     import sevnet_jax
+    from sevnet_jax.runtime import compiler_options
 
     model = sevnet_jax.create_model("sevnet_s")
     params = model.init(jax.random.key(0), batch["noisy"][:1])
     optimizer = optax.adam(2e-4)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=compiler_options())
     def step(params, state, batch):
         def loss(params):
             restored = model.apply(params, batch["noisy"])
@@ -123,7 +125,11 @@ def measure(folder: str, seconds: float, rounds: int) -> dict[str, float]:
     """Returns the best patches a second of each contestant."""
     contestants = {"PyTorch DataLoader": torch_batches(folder)}
     contestants |= {name: our_batches(law, folder) for name, law in LAWS.items()}
-    # Without a cache: an image drawn for every patch, as in a run's first steps.
+    # Without a cache: a file read for every patch, as from a set larger than it, and an
+    # image drawn for every patch, as in a run's first steps.
+    contestants["gaussian, streamed"] = our_batches(
+        LAWS["gaussian"], folder, cache_bytes=0
+    )
     contestants["dead leaves, drawn anew"] = our_batches(
         LAWS["gaussian"], "dead_leaves", cache_bytes=0
     )
@@ -146,14 +152,18 @@ def resident_megabytes() -> float:
 
 
 def measure_memory(folder: str, batches: int) -> dict[str, float]:
-    """Returns megabytes held after a tenth of the batches, and after all of them."""
-    next_batch = our_batches(LAWS["gaussian"], folder)
+    """Returns megabytes held after a tenth of the batches, and after all of them.
+
+    First with all images in the cache, then with none.
+    """
     held = {}
-    for i in range(1, batches + 1):
-        next_batch()
-        if i in (batches // 10, batches):
-            gc.collect()
-            held[f"MB after {i} batches"] = resident_megabytes()
+    for name, cache in (("cached", sources.CACHE_BYTES), ("streamed", 0)):
+        next_batch = our_batches(LAWS["gaussian"], folder, cache_bytes=cache)
+        for i in range(1, batches + 1):
+            next_batch()
+            if i in (batches // 10, batches):
+                gc.collect()
+                held[f"MB after {i} batches, {name}"] = resident_megabytes()
     return held
 
 
