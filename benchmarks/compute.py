@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -42,6 +43,9 @@ CASES = (
     Case("sevnet_s", False, (1, 512, 512, 3), 0.85),
     Case("sevnet_s", True, (8, 64, 64, 3), 0.95),
 )
+
+
+MEMORY_CASE = CASES[1]
 
 
 def l1(model, params, noisy, clean):
@@ -148,12 +152,40 @@ def measure_gemm(size: int = 2048) -> float:
     return 2 * size**3 / min(time_alternating(runners, 5).values())
 
 
-def run_case(case: Case, rounds: int) -> dict:
-    model = create_model(case.preset)
+def draw_case(case: Case, **changes):
+    """The model, its parameters, a noisy and a clean batch."""
+    model = create_model(case.preset, **changes)
     rng = np.random.default_rng(0)
     clean = jnp.asarray(rng.uniform(size=case.shape), "float32")
     noisy = clean + jnp.asarray(rng.normal(size=case.shape) * 0.05, "float32")
-    params = model.init(jax.random.key(0, impl="rbg"), noisy)
+    params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), noisy[:, :8, :8])
+    return model, params, noisy, clean
+
+
+def measure_peak(kind: str) -> int:
+    """Megabytes that this process needed at most for two steps of MEMORY_CASE."""
+    given = draw_case(MEMORY_CASE, remat=kind == "JAX, remat")
+    if kind.startswith("JAX"):
+        run, _ = make_jax_runner(*given, train=True)
+    else:
+        run = make_torch_runner(*given, train=True, layout=LAYOUTS["NHWC"])
+    run()
+    run()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def measure_peaks() -> dict[str, int]:
+    """The peak of each kind in a process of its own."""
+    found = {}
+    for kind in ("JAX", "JAX, remat", "PyTorch"):
+        command = [sys.executable, __file__, "--peak", kind]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found[kind] = int(done.stdout)
+    return found
+
+
+def run_case(case: Case, rounds: int) -> dict:
+    model, params, noisy, clean = draw_case(case)
     small = tuple(a[:, :32, :32] for a in (noisy, clean))
     error = check_agreement(model, params, *small)
     ours, seconds = make_jax_runner(model, params, noisy, clean, case.train)
@@ -178,7 +210,6 @@ def run_case(case: Case, rounds: int) -> dict:
         "torch_gflops": 2 * macs / theirs / 1e9,
         "compile_seconds": seconds,
         "difference": error,
-        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
 
@@ -187,14 +218,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="best of so many (5)")
     parser.add_argument("--only", help="a preset's name")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     torch.set_num_threads(2)
+    if args.peak:
+        print(measure_peak(args.peak))
+        return 0
     cases = [c for c in CASES if args.only in (None, c.preset)]
     peak = measure_gemm()
     results = [run_case(case, args.rounds) for case in cases]
     loop = training.measure_loop(args.rounds)
+    peaks = measure_peaks()
     if args.json:
-        found = {"gemm_gflops": peak / 1e9, "cases": results, "loop": loop}
+        found = {
+            "gemm_gflops": peak / 1e9,
+            "cases": results,
+            "loop": loop,
+            "peak_mb": peaks,
+        }
         print(json.dumps(found, indent=2))
         return 0
     print(f"GEMM peak {peak / 1e9:.0f} GFLOP/s; ratio = JAX time / PyTorch time")
@@ -215,6 +256,9 @@ def main(argv: list[str] | None = None) -> int:
     header = ["case", "ratio", "goal", "JAX s", *(f"{n} s" for n in LAYOUTS)]
     print(format_table([*header, "GFLOP/s", "of peak", "compile s", "diff"], rows))
     print(training.describe_loop(loop))
+    needed = ", ".join(f"{kind} {megabytes}" for kind, megabytes in peaks.items())
+    shape = "x".join(map(str, MEMORY_CASE.shape[:3]))
+    print(f"peak MB of a {MEMORY_CASE.preset} train step, {shape}: {needed}")
     return 0
 
 
