@@ -304,7 +304,9 @@ def test_parameters_are_float32_whatever_computes():
 def test_a_model_says_what_it_is():
     fields = {f.name for f in dataclasses.fields(tiny())}
     assert {"width", "blocks", "centre", "dtype"} <= fields
-    assert list_models() == ["sevnet", "sevnet_lw", "sevnet_s", "unet_relu"]
+    presets = ["sevnet", "sevnet_lw", "sevnet_s"]
+    translators = ["translator", "translator_s"]
+    assert list_models() == [*presets, *translators, "unet_relu"]
 
 
 def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng):
