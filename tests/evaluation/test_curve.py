@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -159,3 +160,13 @@ def test_bad_input_is_one_line_and_exit_code_2(photos, tmp_path, capsys, words, 
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_the_same_figure_is_the_same_bytes(tmp_path, ending):
+    """Dates are tested by waiting: PDF and SVG would hold the second."""
+    files = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    curve_figure.draw(make_curve(), files[0])
+    time.sleep(1.1)
+    curve_figure.draw(make_curve(), files[1])
+    assert files[0].read_bytes() == files[1].read_bytes()
