@@ -28,6 +28,18 @@ def test_every_ablation_row_builds_at_both_sizes(project, row):
         assert getattr(full, key) == getattr(small, key) == value
 
 
+@pytest.mark.parametrize("preset", ["sevnet", "sevnet_xs"])
+def test_rows_can_be_wrapped_and_the_baseline_is_one(project, preset):
+    path = project / "configs" / "ablations.py"
+    wrapped = build_model(load_config(f"{path}:2f_wrapped,{preset}"))
+    bare = build_model(load_config(f"{path}:2f,{preset}"))
+    assert wrapped.inner == bare.clone(centre="none")
+    baseline = build_model(load_config(f"{path}:unet_relu,{preset}"))
+    assert (baseline.gate, baseline.normalization) == ("relu", "none")
+    with pytest.raises(ValueError, match="unknown row '9z_wrapped' of"):
+        load_config(f"{path}:9z_wrapped,{preset}")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

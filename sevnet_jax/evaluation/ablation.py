@@ -10,7 +10,12 @@ from sevnet_jax.evaluation import paper
 from sevnet_jax.evaluation.methods import Method
 from sevnet_jax.evaluation.protocol import DESCRIPTION
 from sevnet_jax.evaluation.tables import Means
-from sevnet_jax.models import ABLATIONS, SEVNet, create_model
+from sevnet_jax.models import (
+    ABLATIONS,
+    NormalizationWrapper,
+    SEVNet,
+    create_model,
+)
 
 OURS = "1a"
 IN_DISTRIBUTION = "gaussian:20"
@@ -45,6 +50,8 @@ DESCRIPTIONS = {
     "unscaled": "IGM without scaling",
     "pre_ln": "LN before, ReLU",
     "unet_relu": "(baseline)",
+    "1a_wrapped": "ours wrapped",
+    "2f_wrapped": "LN, GELU wrapped",
 }
 DESIGN = ("normalization", "gate", "pre_normalization", "expansion")
 
@@ -60,8 +67,11 @@ class Row:
     spread: Mapping[str, float]
 
 
-def identify(model: SEVNet) -> str:
+def identify(model: SEVNet | NormalizationWrapper) -> str:
     """Returns the row that a model is, at whatever size, or "other"."""
+    if isinstance(model, NormalizationWrapper):
+        row = f"{identify(model.inner)}_wrapped"
+        return row if row in DESCRIPTIONS else "other"
     rows = {row: SEVNet(**changes) for row, changes in ABLATIONS.items()}
     rows["unet_relu"] = create_model("unet_relu")
     for row, known in rows.items():
@@ -70,42 +80,47 @@ def identify(model: SEVNet) -> str:
     return "other"
 
 
-def collect(methods: Sequence[Method], means: Means) -> list[Row]:
-    """Returns the rows that were run, in the paper's order.
-
-    `means` are of one set: (set, method, noise) -> mean scores. The runs of a row must
-    be of networks of one size.
-    """
-    groups: dict[str, list[Method]] = {}
+def find_rows(methods: Sequence[Method]) -> dict[str, str]:
+    """Returns the row of each method; those of a row must be of one size."""
+    first: dict[str, Method] = {}
+    rows = {}
     for method in methods:
         model = method.denoiser.weights.model
-        group = groups.setdefault(identify(model), [])
-        if group and group[0].denoiser.weights.model != model:
+        rows[method.name] = row = identify(model)
+        other = first.setdefault(row, method)
+        if other.denoiser.weights.model != model:
             raise ValueError(
-                f"{group[0].name} and {method.name} are of the same row and of other "
+                f"{other.name} and {method.name} are of the same row and of other "
                 "sizes; give runs of one size"
             )
-        group.append(method)
-    noises = list(dict.fromkeys(key[2] for key in means))
+    return rows
+
+
+def collect(rows: Mapping[str, str], means: Means) -> list[Row]:
+    """Returns the rows that were run, in the paper's order.
+
+    `rows` has the row of each method, `means` are of one set.
+    """
+    noises = list(dict.fromkeys(noise for _, _, noise in means))
     order = [*DESCRIPTIONS, "other"]
-    rows = []
-    for name in sorted(groups, key=order.index):
-        runs = [method.name for method in groups[name]]
-        found = {
+    found = []
+    for name in sorted(set(rows.values()), key=order.index):
+        runs = [run for run, row in rows.items() if row == name]
+        scores = {
             noise: [m for (_, run, n), m in means.items() if n == noise and run in runs]
             for noise in noises
         }
-        psnr = {noise: [mean["psnr"] for mean in found[noise]] for noise in noises}
-        rows.append(
+        psnr = {noise: [mean["psnr"] for mean in scores[noise]] for noise in noises}
+        found.append(
             Row(
                 name,
                 tuple(runs),
                 {n: float(np.mean(psnr[n])) for n in noises},
-                {n: float(np.mean([m["ssim"] for m in found[n]])) for n in noises},
+                {n: float(np.mean([m["ssim"] for m in scores[n]])) for n in noises},
                 {n: float(np.std(psnr[n], ddof=len(runs) > 1)) for n in noises},
             )
         )
-    return rows
+    return found
 
 
 def tabulate(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:

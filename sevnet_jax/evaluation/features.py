@@ -20,7 +20,7 @@ from sevnet_jax.evaluation import metrics, sheet
 from sevnet_jax.evaluation.report import format_table
 from sevnet_jax.evaluation.sheet import Panel
 from sevnet_jax.inference.weights import Weights
-from sevnet_jax.models import SEVNet
+from sevnet_jax.models import NormalizationWrapper, SEVNet
 from sevnet_jax.runtime import compiler_options
 
 NOISES = ("speckle:40", "variant1", "variant2")
@@ -65,7 +65,7 @@ def _find_draw(name: str) -> str:
     return getattr(law, "base", name)
 
 
-def extract(model: SEVNet, params: Any, x: Array) -> Array:
+def extract(model: SEVNet | NormalizationWrapper, params: Any, x: Array) -> Array:
     """Returns what enters the tail for images [B, H, W, C]: the last decoder stage.
 
     A stage without blocks hands on its upsampled input plus its skip.
@@ -73,12 +73,11 @@ def extract(model: SEVNet, params: Any, x: Array) -> Array:
     seen = []
 
     def watch(next_fun, args, kwargs, context):
-        if context.module.path == ("tail",):
+        if context.module.path[-1:] == ("tail",):  # also of a wrapped network
             seen.append(args[0])
         return next_fun(*args, **kwargs)
 
-    # A rematerialised block must not hide what it passes on.
-    model = model.clone(precision="highest", remat=False)
+    model = model.with_precision("highest")
     with nn.intercept_methods(watch):
         model.apply(params, x)
     height, width = (-(-side // model.stem) for side in x.shape[1:3])

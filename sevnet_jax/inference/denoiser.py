@@ -10,7 +10,7 @@ import numpy as np
 
 from sevnet_jax.inference import estimate, tiling
 from sevnet_jax.inference.weights import Weights, join, load_named
-from sevnet_jax.models import ops
+from sevnet_jax.models import NormalizationWrapper, ops
 from sevnet_jax.runtime import compiler_options
 
 DEFAULT, TRANSLATOR = "sevnet_s", "translator_s"
@@ -20,6 +20,7 @@ TILE_PIXELS = 3_200_000  # at once: sevnet_s takes 390 bytes a pixel
 FAST_MARGIN = 32
 SYMMETRIES = 8
 PROGRAMS = 8  # compiled ones that are kept, one for each size of tile
+SAFE_EXPONENTS = (-20, 20)  # floats of up to 2^-20 to 2^20 are taken as they are
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
@@ -53,13 +54,19 @@ class Denoiser:
                 "these weights are of a model with centre 'constant' or not of 3 "
                 "channels; only its own code can use it"
             )
+        params = weights.params
+        # A tile must be seen with the statistics of its whole image: they are found
+        # and applied here, and the network is used from inside of its wrapper.
+        self._standardize = isinstance(model, NormalizationWrapper)
+        if self._standardize:
+            model, params = model.unwrap(params)
         self._restore = jax.jit(
             lambda params, tile: model.apply(
                 params, tile[None], jax.numpy.zeros((1, 1, 1, 1))
             )[0],
             compiler_options=compiler_options(),
         )
-        self._params = jax.device_put(weights.params)
+        self._params = jax.device_put(params)
         # Images of many sizes need many programs; only the last ones are kept.
         self._compile = functools.lru_cache(PROGRAMS)(self._compile_for)
 
@@ -117,11 +124,13 @@ class Denoiser:
         """[H, W, 1 or 3] -> the same."""
         model = self.weights.model
         height, width = image.shape[:2]
-        # A power of two only moves exponents: the result is exactly the scaled one.
-        _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
-        centre = 0.0
+        unit = _find_unit(image)
+        centre, spread = 0.0, 1.0
         if model.centre == "image":
-            centre = np.mean([np.mean(_scale(row, -exponent)) for row in image])
+            centre = np.mean([np.mean(row / unit) for row in image])
+        if self._standardize:
+            square = [np.mean(np.square(row / unit - centre)) for row in image]
+            spread = np.sqrt(np.mean(square)) or 1.0  # a flat image stays as it is
         padded = ops.pad_to_multiple(image[None], model.multiple)[0]
         margin = FAST_MARGIN if fast else model.reach
         margin = -(-margin // model.multiple) * model.multiple
@@ -134,11 +143,12 @@ class Denoiser:
         for r, c in progress(windows):
             row, column = rows[r], columns[c]
             seen = np.s_[row.start : row.stop, column.start : column.stop]
-            noisy = (_scale(padded[seen], -exponent) - centre).astype(np.float32)
-            residual = self._find_residual(noisy, ensemble) * np.float32(strength)
+            noisy = ((padded[seen] / unit - centre) / spread).astype(np.float32)
+            residual = self._find_residual(noisy, ensemble).astype(np.float64)
+            residual *= strength * spread * unit
             if fast:
                 weight = blend_rows[r][:, None, None] * blend_columns[c][None, :, None]
-                result[seen] += weight * (padded[seen] + _scale(residual, exponent))
+                result[seen] += weight * (padded[seen] + residual)
                 continue
             kept = np.s_[
                 row.keep_start : row.keep_stop, column.keep_start : column.keep_stop
@@ -147,7 +157,7 @@ class Denoiser:
                 row.keep_start - row.start : row.keep_stop - row.start,
                 column.keep_start - column.start : column.keep_stop - column.start,
             ]
-            restored = padded[kept] + _scale(residual[inside], exponent)
+            restored = padded[kept] + residual[inside]
             result[kept] = _to_type(restored, image.dtype)
         result = result[:height, :width]
         return _to_type(result, image.dtype) if fast else result
@@ -188,8 +198,18 @@ def _check(image: np.ndarray, strength: float) -> None:
             )
 
 
-def _scale(values: np.ndarray, exponent: int) -> np.ndarray:
-    return np.ldexp(values.astype(np.float64), exponent)
+def _find_unit(image: np.ndarray) -> np.float64:
+    """What is 1 to the network: white in integers, a power of two in floats.
+
+    A power of two only moves exponents, so the result is exactly the scaled one. Where
+    there is nothing to fear it is 1: for networks that keep the law this makes no
+    difference, and the ablations that break it were trained on images in [0, 1].
+    """
+    if image.dtype in INTEGERS:
+        return np.float64(np.iinfo(image.dtype).max)
+    _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
+    low, high = SAFE_EXPONENTS
+    return np.float64(1) if low <= exponent <= high else np.ldexp(1.0, exponent - 1)
 
 
 def _to_type(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -10,6 +10,7 @@ from sevnet_jax.models.layers import (
 )
 from sevnet_jax.models.sevnet import ABLATIONS, SEVNet, create_model, list_models
 from sevnet_jax.models.translator import Translated
+from sevnet_jax.models.wrapper import NormalizationWrapper
 
 __all__ = [
     "ABLATIONS",
@@ -18,6 +19,7 @@ __all__ = [
     "Conv",
     "HeterogeneousNormalization",
     "InteractiveGating",
+    "NormalizationWrapper",
     "NormalizedSelfModulator",
     "SEVNet",
     "Translated",

@@ -9,7 +9,13 @@ from ml_collections import ConfigDict
 
 from sevnet_jax.data import noise
 from sevnet_jax.evaluation import metrics
-from sevnet_jax.models import SEVNet, create_model, layers
+from sevnet_jax.models import (
+    ABLATIONS,
+    NormalizationWrapper,
+    SEVNet,
+    create_model,
+    layers,
+)
 from sevnet_jax.training import losses
 
 SCHEDULES = ("step", "cosine", "constant")
@@ -95,7 +101,7 @@ class Recipe:
             noise.parse(law)
         self.build_model()
 
-    def build_model(self) -> SEVNet:
+    def build_model(self) -> SEVNet | NormalizationWrapper:
         if "name" not in self.model:
             raise ValueError("the config has no model.name, for example 'sevnet_s'")
         return create_model(**self.model)
@@ -126,6 +132,15 @@ SMALL: Mapping[str, Any] = {
     "warmup_steps": 500,
     "clip_norm": 0.1,  # gradients have 0.01 to 0.02; at 1 and lr 2e-3 one run diverged
 }
+# All rows of the ablation, each with the same: a quarter of an hour on two cores.
+SMALLEST: Mapping[str, Any] = {
+    **SMALL,
+    "batch_size": 8,
+    "steps": 6000,
+    "warmup_steps": 300,
+}
+WRAPPED = "_wrapped"  # behind a row's name: in a NormalizationWrapper
+BASELINES = {"sevnet": "unet_relu", "sevnet_xs": "unet_relu_xs"}
 
 
 def make_config(model: str, changes: Mapping[str, Any] | None = None, **keys):
@@ -134,12 +149,38 @@ def make_config(model: str, changes: Mapping[str, Any] | None = None, **keys):
     `changes` are fields of the model, `keys` are keys of the recipe.
     """
     built = create_model(model, **(changes or {}))
+    wrapped = isinstance(built, NormalizationWrapper)
+    network = built.inner if wrapped else built
     fields = {
-        field.name: getattr(built, field.name)
-        for field in dataclasses.fields(built)
+        field.name: getattr(network, field.name)
+        for field in dataclasses.fields(network)
         if field.name not in ("parent", "name")
     }
+    fields["wrapped"] = wrapped
     return to_config(from_mapping({"model": {"name": model, **fields}, **keys}))
+
+
+def make_ablation(row: str, preset: str = "sevnet", **keys) -> ConfigDict:
+    """Returns the recipe of a row of the ablation, at a preset's size.
+
+    Rows are those of `models.ABLATIONS`, the baseline unet_relu, and any of these
+    with "_wrapped" behind it.
+    """
+    bare = row.removesuffix(WRAPPED)
+    if bare == "unet_relu" and preset in BASELINES:
+        preset, changes = BASELINES[preset], {}
+    elif bare in ABLATIONS:
+        changes = ABLATIONS[bare]
+    else:
+        raise ValueError(
+            f"unknown row {row!r} of {preset}; choose from {', '.join(ABLATIONS)}, "
+            f"unet_relu for {' and '.join(BASELINES)}, each also as ROW{WRAPPED}"
+        )
+    recipes = {"sevnet_s": SMALL, "sevnet_xs": SMALLEST, "unet_relu_xs": SMALLEST}
+    shared = recipes.get(preset, {"source": "tfds:div2k"})
+    return make_config(
+        preset, {**changes, "wrapped": row != bare}, **{**shared, **keys}
+    )
 
 
 def to_config(recipe: Recipe) -> ConfigDict:

@@ -23,6 +23,16 @@ def test_other_designs_are_no_row():
     assert ablation.identify(create_model("sevnet_s", expansion=4)) == "other"
 
 
+def test_a_wrapped_row_is_a_row_of_its_own():
+    design = ABLATIONS["2f"]
+    assert ablation.identify(create_model("sevnet_s", **design, wrapped=True)) == (
+        "2f_wrapped"
+    )
+    assert ablation.identify(create_model("sevnet_s", gate="elu", wrapped=True)) == (
+        "other"
+    )
+
+
 @pytest.fixture
 def rows(write_weights):
     """1a, and two runs of 2e that score 1 and 3 dB less."""
@@ -37,7 +47,7 @@ def rows(write_weights):
         for name, less in [("ours", 0), ("first", 1), ("second", 3)]
         for noise in ("gaussian:20", "mixture", "speckle:60")
     }
-    return ablation.collect(opened, means)
+    return ablation.collect(ablation.find_rows(opened), means)
 
 
 def test_rows_are_means_over_their_runs(rows):
@@ -93,7 +103,7 @@ def test_one_collapsed_run_among_several_is_no_error(write_weights):
         ("x", "a", "mixture"): {"images": 1, "psnr": math.nan, "ssim": math.nan},
         ("x", "b", "mixture"): {"images": 1, "psnr": 20.0, "ssim": 0.5},
     }
-    (row,) = ablation.collect(opened, means)
+    (row,) = ablation.collect(ablation.find_rows(opened), means)
     assert math.isnan(row.psnr["mixture"])
 
 
@@ -101,4 +111,4 @@ def test_runs_of_other_sizes_are_not_averaged(write_weights):
     files = [write_weights("a"), write_weights("b", width=8)]
     opened = methods.open_methods([str(path) for path in files])
     with pytest.raises(ValueError, match="a and b are of the same row"):
-        ablation.collect(opened, {})
+        ablation.find_rows(opened)

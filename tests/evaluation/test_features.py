@@ -46,6 +46,18 @@ def test_features_are_the_output_of_the_last_decoder_block(open_row, image, rema
     np.testing.assert_allclose(extracted, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_wrapped_network_has_features_too(open_row, image):
+    found = open_row("2f", wrapped=True, stem=1)
+    inner, params = found.model.unwrap(found.params)
+    standard = (image - image.mean()) / image.std()
+    np.testing.assert_allclose(
+        features.extract(found.model, found.params, image[None]),
+        features.extract(inner, params, standard[None]),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
 def test_a_stage_without_blocks_hands_on_its_skip(draw_params, image):
     model = create_model("sevnet_s", width=4, blocks=(0,), bottleneck=1, stem=1)
     params = draw_params(model, jnp.zeros((1, 8, 8, 3)))

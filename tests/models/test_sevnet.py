@@ -304,9 +304,9 @@ def test_parameters_are_float32_whatever_computes():
 def test_a_model_says_what_it_is():
     fields = {f.name for f in dataclasses.fields(tiny())}
     assert {"width", "blocks", "centre", "dtype"} <= fields
-    presets = ["sevnet", "sevnet_lw", "sevnet_s"]
+    presets = ["sevnet", "sevnet_lw", "sevnet_s", "sevnet_xs"]
     translators = ["translator", "translator_s"]
-    assert list_models() == [*presets, *translators, "unet_relu"]
+    assert list_models() == [*presets, *translators, "unet_relu", "unet_relu_xs"]
 
 
 def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng):

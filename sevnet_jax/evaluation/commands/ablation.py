@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     opened = methods.open_methods(args.runs)
     result = runner.run(found, opened, Path(args.out), args.seed)
     means = protocol.summarize(result.scores)
-    rows = ablation.collect(opened, means)
+    rows = ablation.collect(ablation.find_rows(opened), means)
     (data,) = result.set_sizes
     count = max(mean["images"] for mean in means.values())
     about = (data, protocol.count_images(count, result.set_sizes[data]))

@@ -1,0 +1,64 @@
+"""Any network made equivariant to an image's global mean and deviation."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+from sevnet_jax.models import ops, tokens
+
+
+class NormalizationWrapper(nn.Module):
+    """f(x) = s g((x - m) / s) + m, with each image's mean m and deviation s. Degree 1.
+
+    For whatever module g: f(ax + b) = a f(x) + b for all a > 0 and b, exactly if b = 0
+    and a is a power of two. A flat image has no deviation and stays as it is. The law
+    is of the image as a whole: a level of noise that varies over it still does so
+    before g.
+
+    After Saied & Fleuret (ICML 2026).
+    """
+
+    inner: nn.Module  # [B, H, W, C] -> the same
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
+        ops.check_images(x)
+        signal = tokens.widen(x)
+        mean = ops.image_mean(x)
+        centred = signal - mean
+        variance = ops.image_mean(jnp.square(centred))
+        flat = variance == 0
+        deviation = jnp.sqrt(jnp.where(flat, 1, variance))
+        restored = self.inner((centred / deviation).astype(x.dtype))
+        restored = tokens.widen(restored) * deviation + mean
+        return jnp.where(flat, signal, restored).astype(x.dtype)
+
+    def unwrap(self, variables: Any) -> tuple[nn.Module, Any]:
+        """Returns the module inside and its variables."""
+        return self.inner, {name: values["inner"] for name, values in variables.items()}
+
+    # What our own networks tell of themselves, of one that is wrapped.
+
+    centre = "image"
+
+    def with_precision(self, precision: str | None) -> "NormalizationWrapper":
+        """Returns the same network, its products in another precision."""
+        return self.clone(inner=self.inner.with_precision(precision))
+
+    @property
+    def channels(self) -> int:
+        return self.inner.channels
+
+    @property
+    def stem(self) -> int:
+        return self.inner.stem
+
+    @property
+    def multiple(self) -> int:
+        return self.inner.multiple
+
+    @property
+    def reach(self) -> int:
+        return self.inner.reach

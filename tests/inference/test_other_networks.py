@@ -1,0 +1,59 @@
+"""Networks that break the law see images as in training; wrapped ones, whole images."""
+
+import jax
+import numpy as np
+import pytest
+
+from sevnet_jax import create_model
+from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.inference.weights import load_weights, save_weights
+
+LN_GELU = {
+    "name": "sevnet_s",
+    "width": 8,
+    "blocks": [1],
+    "bottleneck": 0,
+    "normalization": "layer_norm",
+    "gate": "gelu",
+}
+
+
+@pytest.fixture(params=[False, True], ids=["bare", "wrapped"])
+def weights(request, tmp_path, draw_params):
+    config = {**LN_GELU, "wrapped": request.param}
+    params = draw_params(create_model(**config), np.zeros((1, 8, 8, 3), np.float32))
+    save_weights(tmp_path / "w.safetensors", params, config, {})
+    return load_weights(tmp_path / "w.safetensors")
+
+
+def restore(weights, image):
+    return np.asarray(jax.jit(weights.model.apply)(weights.params, image[None])[0])
+
+
+@pytest.mark.parametrize("brightest", [0.2, 1.0, 1.7])
+def test_floats_are_seen_as_they_are(weights, rng, brightest):
+    image = rng.uniform(0, brightest, (24, 40, 3)).astype(np.float32)
+    expected = restore(weights, image)
+    np.testing.assert_allclose(Denoiser(weights)(image), expected, atol=1e-5)
+    # The control: at half of that it is another image to a network without the law.
+    at_half = 2 * restore(weights, image / 2)
+    same = np.allclose(at_half, expected, atol=1e-3)
+    assert same == hasattr(weights.model, "inner")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_white_is_1_in_integers(weights, rng, dtype):
+    white = np.iinfo(dtype).max
+    image = rng.integers(0, white // 2, (24, 40, 3), dtype)
+    floats = (image / white).astype(np.float32)
+    expected = np.clip(np.rint(restore(weights, floats) * white), 0, white)
+    difference = np.abs(Denoiser(weights)(image) - expected)
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 0.05  # ties
+
+
+def test_tiles_see_the_statistics_of_the_whole(weights, rng):
+    image = rng.uniform(size=(200, 120, 3)).astype(np.float32)
+    image[:100] *= 0.1  # a tile alone has another mean and deviation
+    tiled = Denoiser(weights, tile_pixels=100 * 100)(image)
+    np.testing.assert_allclose(tiled, restore(weights, image), atol=1e-5)

@@ -1,0 +1,105 @@
+"""A wrapper gives any network the laws of its image's mean and deviation."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from sevnet_jax import equivariance
+from sevnet_jax.models import NormalizationWrapper, create_model
+
+ROW_2F = {"normalization": "layer_norm", "gate": "gelu"}
+TINY = {"width": 4, "blocks": (1,), "bottleneck": 1, **ROW_2F}
+
+
+class Biased(nn.Module):
+    """A network of nobody's: biases, tanh, no attribute that ours have."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Conv(x.shape[-1], (3, 3))(jnp.tanh(nn.Conv(8, (3, 3))(x) + 0.3))
+
+
+@pytest.fixture(scope="module", params=["biased", "ours"])
+def bare(request):
+    if request.param == "biased":
+        return Biased()
+    return create_model("sevnet_s", **TINY, centre="none")
+
+
+@pytest.fixture(scope="module")
+def wrapped(bare, draw_params):
+    model = NormalizationWrapper(bare)
+    return model, draw_params(model, jnp.zeros((1, 8, 8, 3)))
+
+
+@pytest.fixture
+def x(rng):
+    """Two images whose means and deviations differ."""
+    images = rng.uniform(size=(2, 16, 12, 3)) * [[[[0.2]]], [[[0.9]]]] + 0.1
+    return jnp.asarray(images, jnp.float32)
+
+
+def test_it_is_its_formula(wrapped, x):
+    model, variables = wrapped
+    mean = np.mean(x, (1, 2, 3), keepdims=True)
+    deviation = np.std(x, (1, 2, 3), keepdims=True)
+    inner, inside = model.unwrap(variables)
+    expected = inner.apply(inside, (x - mean) / deviation) * deviation + mean
+    chex.assert_trees_all_close(model.apply(variables, x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("exponent", [-12, -3, 1, 9])
+def test_it_commutes_with_powers_of_two(wrapped, x, exponent):
+    model, variables = wrapped
+    restore, scale = jax.jit(model.apply), 2.0**exponent
+    chex.assert_trees_all_equal(
+        restore(variables, scale * x), scale * restore(variables, x)
+    )
+
+
+def test_it_is_homogeneous_and_moves_with_the_mean(wrapped, x):
+    model, variables = wrapped
+    law = equivariance.measure(lambda y: model.apply(variables, y), x)
+    assert law.holds()
+    assert law.degree == pytest.approx(1, abs=1e-3)
+    assert max(row.relative_error for row in law.shifts) < 1e-4
+
+
+def test_the_network_alone_breaks_the_law(bare, wrapped, x):
+    model, variables = wrapped
+    inner, inside = model.unwrap(variables)
+    assert not equivariance.measure(lambda y: inner.apply(inside, y), x).holds()
+
+
+def test_the_law_is_of_the_whole_image_only(wrapped):
+    """Half an image scaled is no scaled image: the wrapper cannot help there."""
+    model, variables = wrapped
+    x = jax.random.uniform(jax.random.key(0), (1, 16, 64, 3)) - 0.5
+    x = x.at[:, :, 32:].multiply(4)
+    ramp = jnp.where(jnp.arange(64) < 32, 1.0, 4.0)[:, None]
+    scaled_half = model.apply(variables, x / ramp) * ramp
+    left = np.s_[:, :, :8]
+    together = model.apply(variables, x)
+    assert not np.allclose(together[left], scaled_half[left], rtol=1e-2, atol=1e-3)
+
+
+def test_a_flat_image_stays_as_it_is(wrapped):
+    model, variables = wrapped
+    flat = jnp.full((1, 8, 8, 3), 0.25)
+
+    def total(params):
+        return model.apply(params, flat).sum()
+
+    chex.assert_trees_all_equal(model.apply(variables, flat), flat)
+    chex.assert_tree_all_finite(jax.grad(total)(variables))
+
+
+def test_presets_are_wrapped_by_name(x):
+    model = create_model("sevnet_s", **TINY, wrapped=True)
+    assert isinstance(model, NormalizationWrapper)
+    assert model.inner == create_model("sevnet_s", **TINY, centre="none")
+    assert (model.channels, model.multiple) == (3, 4)
+    assert model.with_precision("highest").inner.precision == "highest"
