@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import tifffile
 
+from sevnet_jax.inference import tiff_exif
 from sevnet_jax.inference.picture import ORIENTATION, Picture, Refused, check_size
 
 HEADS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -51,6 +52,7 @@ def read(path: Path, most_pixels: int) -> Picture:
         return Picture(
             (pages[0] if axes.endswith("S") else pages[0, ..., 0]) if single else pages,
             icc=page.tags[ICC].value if ICC in page.tags else None,
+            exif=tiff_exif.read(path, (*TEXTS, ORIENTATION)),
             dpi=_dpi(page),
             orientation=int(orientation),
             tiff={
@@ -87,11 +89,14 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     """Writes a TIFF file, compressed as the source was, if that loses nothing."""
     colours = pixels.shape[-1] if pixels.ndim > 2 else 1
     default = "rgb" if colours > 2 else "minisblack"
-    tags = list(source.tiff.get("texts", ()))
+    tags = list(source.tiff.get("texts", ())) or tiff_exif.find_texts(
+        source.exif, TEXTS
+    )
     if source.icc:
         tags.append((ICC, 7, len(source.icc), source.icc, True))
     if source.orientation != 1:
         tags.append((ORIENTATION, 3, 1, source.orientation, True))
+    tags += tiff_exif.keep_places(source.exif)
     compression = source.tiff.get("compression", 8)
     if compression in JPEG:  # it would lose some of what was won
         compression = 8
@@ -111,3 +116,4 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
         metadata={} if nested else None,  # tifffile's own note on the shape
         extratags=tags,
     )
+    tiff_exif.fill_places(path, source.exif)

@@ -7,7 +7,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image, ImageOps, PngImagePlugin
+from PIL import Image, ImageOps, PngImagePlugin, TiffImagePlugin
 
 from sevnet_jax.inference import images, png
 
@@ -135,6 +135,50 @@ def test_metadata_survive_in_tiff(rng, tmp_path):
         assert file.pages[0].compression.name == "ADOBE_DEFLATE"
         x, y = tags["XResolution"].value, tags["YResolution"].value
         assert (x[0] / x[1], y[0] / y[1]) == (300, 200)
+
+
+@pytest.fixture
+def shot():
+    """EXIF of a photo: maker, exposure, lens, a note, place."""
+    exif = Image.Exif()
+    exif[271] = "A maker"
+    exif.get_ifd(34665).update({34855: 800, 42036: "A lens", 37500: b"\0\1note" * 9})
+    exif.get_ifd(34665)[33434] = TiffImagePlugin.IFDRational(1, 250)
+    exif.get_ifd(34853).update({1: "N", 2: (48.0, 8.0, 30.5)})
+    return exif
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("a.jpg", "b.tif"), ("a.tif", "b.tif"), ("a.tif", "b.png")]
+)
+def test_the_shot_survives_into_and_out_of_tiff(rng, tmp_path, shot, first, second):
+    pixels = draw(rng, (8, 8, 3), "uint8")
+    shot[274] = 6
+    source = images.Picture(pixels, exif=shot.tobytes(), orientation=6)
+    images.write(tmp_path / first, pixels, source)
+    picture = images.read(tmp_path / first, MANY)
+    assert picture.orientation == 6
+    images.write(tmp_path / second, picture.pixels, picture)
+    with Image.open(tmp_path / second) as image:
+        found = image.getexif()
+        assert found[271] == "A maker"
+        for code in (34665, 34853):
+            assert dict(found.get_ifd(code)) == dict(shot.get_ifd(code))
+        assert found[274] == 6
+    again = images.read(tmp_path / second, MANY)
+    np.testing.assert_array_equal(again.pixels, picture.pixels)
+
+
+def test_a_damaged_shot_does_not_cost_the_picture(rng, tmp_path, shot):
+    pixels = draw(rng, (8, 8, 3), "uint8")
+    path = tmp_path / "a.tif"
+    images.write(path, pixels, images.Picture(pixels, exif=shot.tobytes()))
+    pointer = path.read_bytes().index(struct.pack("<HHI", 34665, 4, 1)) + 8
+    with path.open("r+b") as file:
+        file.seek(pointer)
+        file.write(struct.pack("<I", 2**31))
+    picture = images.read(path, MANY)
+    np.testing.assert_array_equal(picture.pixels, pixels)
 
 
 @pytest.mark.parametrize("shape", [(3, 6, 7), (2, 3, 6, 7), (3, 6, 7, 3)])
