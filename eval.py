@@ -13,6 +13,7 @@ COMMANDS = (
     "compare",
     "curve",
     "features",
+    "translation",
     "ablation",
     "equivariance",
     "complexity",

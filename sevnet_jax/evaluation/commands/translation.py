@@ -1,0 +1,61 @@
+"""eval.py translation."""
+
+import argparse
+
+from sevnet_jax.evaluation import compare, report, scenes, translation
+from sevnet_jax.evaluation.commands import json_file
+from sevnet_jax.evaluation.commands.arguments import whole_number
+from sevnet_jax.inference.denoiser import DEFAULT, TRANSLATOR
+from sevnet_jax.inference.weights import join, load_named
+
+HELP = "what a translator makes of camera noise: its histogram, spectrum, and a crop"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pairs", required=True, metavar="FOLDER", help="real noisy pairs"
+    )
+    parser.add_argument(
+        "--translator",
+        default=TRANSLATOR,
+        metavar="T",
+        help="a name, file or run (the bundled one)",
+    )
+    parser.add_argument(
+        "--weights", default=DEFAULT, metavar="W", help="those it was trained for"
+    )
+    parser.add_argument("--limit", type=whole_number(1), help="pairs")
+    parser.add_argument(
+        "--show",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="which pair to cut the crops from (1, the first)",
+    )
+    parser.add_argument(
+        "--crop",
+        metavar="LEFT,TOP,SIDE",
+        help="the square to show (where the reference varies most)",
+    )
+    parser.add_argument("--out", default="runs/translation.png", help="the figure")
+    parser.add_argument("--json", metavar="FILE", help="the numbers, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    report.check_figure_path(args.out)
+    json_file.check(args.json)
+    found = scenes.from_pairs(args.pairs, args.limit)
+    weights = join(load_named(args.translator), load_named(args.weights))
+    inputs = (given for scene in found for given in scene.inputs())
+    result = translation.study(weights, inputs, args.show - 1)
+    reference = result.example.pixels["reference"]
+    crop = compare.parse_crop(args.crop) if args.crop else compare.find_crop(reference)
+    compare.check_crop(crop, *reference.shape[:2])
+    print(f"{found[0].data}, {result.images} pairs")
+    print(translation.format_study(result))
+    translation.draw(result, crop, args.out)
+    print(f"figure: {args.out}; crop {crop.left},{crop.top},{crop.side}")
+    if args.json:
+        content = {"provenance": dict(weights.provenance), "pairs": found[0].data}
+        json_file.write(args.json, {**content, **translation.to_json(result)})
+    return 0
