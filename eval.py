@@ -15,6 +15,7 @@ COMMANDS = (
     "features",
     "translation",
     "ablation",
+    "study",
     "equivariance",
     "complexity",
     "noise",
