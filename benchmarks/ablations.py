@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="for their results")
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, metavar="ROW")
     args = parser.parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(message)s", level=logging.INFO, force=True)
     for loud in ("jax", "orbax", "absl", "tensorflow"):
         logging.getLogger(loud).setLevel(logging.WARNING)
     use_compilation_cache()

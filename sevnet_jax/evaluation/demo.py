@@ -11,6 +11,7 @@ from sevnet_jax.evaluation.report import format_table
 from sevnet_jax.evaluation.sheet import Panel
 
 NOISY = "_noisy_"  # NAME_noisy_LAW.png beside NAME_clean.png
+CAMERA = "isp"  # the noise that a translator is for
 
 
 def find_samples(folder: Path) -> list[tuple[str, str, Path, Path]]:
@@ -27,12 +28,17 @@ def find_samples(folder: Path) -> list[tuple[str, str, Path, Path]]:
     return found
 
 
-def run(denoise: Callable[[np.ndarray], np.ndarray], folder: Path, out: Path) -> str:
+def run(
+    denoise: Callable[[np.ndarray], np.ndarray],
+    denoise_real: Callable[[np.ndarray], np.ndarray],
+    folder: Path,
+    out: Path,
+) -> str:
     """Writes the picture, returns the table."""
     rows, pictures = [], []
     for name, law, noisy_file, clean_file in find_samples(folder):
         noisy, clean = (images.read_named(p) for p in (noisy_file, clean_file))
-        restored = denoise(noisy)
+        restored = (denoise_real if law == CAMERA else denoise)(noisy)
         before, after = (metrics.psnr(image, clean) for image in (noisy, restored))
         ssims = (metrics.ssim(image, clean) for image in (noisy, restored))
         rows.append(

@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         jobs, missing = find_jobs(args)
         use_compilation_cache()
         device = choose_device(args.device)
-        denoiser = load(args.weights, translator=args.real)
+        denoiser = load(args.weights, translator=args.translator)
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USE
@@ -230,9 +230,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--fast", action="store_true",
         help="let the tiles of large images overlap less, and blend them")  # fmt: skip
     add("--weights", help="a file, or the name of weights that came with the package")
-    add("--real", nargs="?", const=TRANSLATOR, metavar="TRANSLATOR",
-        help="for photos from cameras: translate their noise first, by the weights "
-        "that came with the package or by a file")  # fmt: skip
+    add("--real", dest="translator", action="store_const", const=TRANSLATOR,
+        help="for photos from cameras: their noise is translated first, into noise "
+        "that the weights know")  # fmt: skip
+    add("--translator", metavar="FILE", help="as --real, by weights of your own")
     add("--device", choices=("cpu", "gpu", "tpu"), help="where to compute")
     add("--max-pixels", type=int, default=500_000_000,
         help="refuse larger images, as decompression bombs (500 million)")  # fmt: skip

@@ -3,6 +3,8 @@
 import pytest
 
 import sevnet_jax
+from sevnet_jax.inference.denoiser import TRANSLATOR
+from sevnet_jax.inference.weights import load_named
 
 MOST_BYTES = 16 * 10**6
 
@@ -27,6 +29,25 @@ def recipes(bundled):
     return found
 
 
+@pytest.fixture(scope="module")
+def translator():
+    return load_named(TRANSLATOR)
+
+
+def test_the_translator_is_for_these_weights(translator, bundled):
+    assert translator.provenance["denoiser_sha256"] == bundled.sha256
+    assert sevnet_jax.load(translator=TRANSLATOR).weights.model.channels == 3
+
+
+def test_the_translator_saw_camera_noise_on_training_photos(translator):
+    recipe = translator.provenance["recipe"]
+    assert recipe["noise"] == "isp"
+    for key in ("source", "validation_source"):
+        assert "/" not in recipe[key]
+        names = ("kodak", "cbsd68", "polyu", "sidd")
+        assert not any(name in recipe[key].lower() for name in names)
+
+
 def test_they_saw_weak_gaussian_noise_only(recipes):
     for recipe in recipes:
         assert recipe["noise"] == "gaussian:5-20"
@@ -45,13 +66,16 @@ def test_they_tell_nobody_where_they_were_made(recipes):
             assert "/" not in recipe[key]
 
 
-def test_the_card_has_their_hash(bundled, project):
-    assert bundled.sha256 in (project / "docs" / "weights.md").read_text()
+def test_the_card_has_their_hashes(bundled, translator, project):
+    card = (project / "docs" / "weights.md").read_text()
+    assert bundled.sha256 in card
+    assert translator.sha256 in card
 
 
-def test_they_keep_the_law_exactly(bundled, rng):
+@pytest.mark.parametrize("name", [None, TRANSLATOR])
+def test_they_keep_the_law_exactly(name, rng):
     """With trained weights as with random ones."""
-    denoise = sevnet_jax.load()
+    denoise = sevnet_jax.load(translator=name)
     image = rng.uniform(size=(48, 40, 3)).astype("float32")
     restored = denoise(image)
     for exponent in (-20, -1, 3, 25):

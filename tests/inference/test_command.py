@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import sevnet_jax
 from sevnet_jax.inference import command, images
-from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.inference.denoiser import TRANSLATOR, Denoiser
 
 
 @pytest.fixture
@@ -38,6 +39,24 @@ def test_the_result_stands_beside_the_input(run, photo, denoiser):
     expected = denoiser(np.asarray(Image.open(photo)))
     found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
     np.testing.assert_array_equal(found, expected)
+
+
+def test_photos_from_cameras_go_through_the_translator(photo, capsys):
+    """In the order that one types it: --real must not take the photo for itself."""
+    assert command.main(["--real", str(photo)]) == 0
+    assert "sevnet_s after translator_s" in capsys.readouterr().err
+    expected = sevnet_jax.load(translator=TRANSLATOR)(np.asarray(Image.open(photo)))
+    found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_translator_of_other_weights_is_refused(run, photo):
+    code, text = run(photo, "--real")
+    assert code == 2
+    assert "the translator was trained for the denoiser" in text
+    code, text = run(photo, "--translator", photo)
+    assert code == 2
+    assert text.count("\n") == 1
 
 
 def test_out_is_a_file_or_a_folder(run, photo, tmp_path):
