@@ -172,7 +172,8 @@ def standings(means: Means, set_sizes: Mapping[str, int]) -> list[str]:
             if not noise.startswith(TRAINING_LAW)
         ]
         known = paper.find(data, noises)
-        ours = next((known[name] for name in PAPER_NAMES if name in known), {})
+        name = next((name for name in PAPER_NAMES if name in known), "")
+        ours = known.get(name, {})
         shared = [noise for noise in ours if not ours[noise].doubt]
         if not shared:
             continue
@@ -182,15 +183,16 @@ def standings(means: Means, set_sizes: Mapping[str, int]) -> list[str]:
             if all(noise in cells and not cells[noise].doubt for noise in shared)
         }
         sevnet = _mean_psnr(ours[noise].psnr for noise in shared)
+        what = f"mean of {len(shared)} noises out of distribution"
+        what = what if len(shared) > 1 else f"{shared[0]} noise"
         rivals = [v for name, v in theirs.items() if name not in PAPER_NAMES]
         for method in _unique(method for method, _ in own):
             if any((method, noise) not in own for noise in shared):
                 continue
             mean = _mean_psnr(own[method, noise]["psnr"] for noise in shared)
             line = (
-                f"{method} on {data}, PSNR {metrics.PROTOCOL}, mean of {len(shared)} "
-                f"noises out of distribution: {mean:.2f} dB; the paper's SEVNet "
-                f"{sevnet:.2f} dB"
+                f"{method} on {data}, PSNR {metrics.PROTOCOL}, {what}: {mean:.2f} dB; "
+                f"the paper's {PAPER_NAMES[name]} {sevnet:.2f} dB"
             )
             if rivals:
                 ahead = sum(mean > value for value in rivals)

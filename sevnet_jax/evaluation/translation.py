@@ -187,9 +187,10 @@ def draw(found: Study, crop: Crop, path: str | Path) -> None:
             frequencies, noise.spectrum, color=COLOURS[name], linewidth=2, label=name
         )
     left.set_yscale("log")
+    left.set_ylim(1e-5, None)
     _name_axes(left, "noise, in its deviations", "density")
     _name_axes(right, "frequency, cycles a pixel", "power, of its mean")
-    right.set_ylim(0, None)
+    right.set_yscale("log")
     right.legend(frameon=False)
     pictures = found.example.pixels
     for axes, name in zip(lower.subplots(1, len(pictures)), pictures, strict=True):

@@ -120,14 +120,15 @@ def test_doubtful_numbers_have_no_part_in_the_standing():
     mean = MEANS["Kodak24", "mine", "mixture"]
     means = {("Urban100", "m", noise): mean for noise in ("variant2", "mixture")}
     (line,) = tables.standings(means, SIZES)
-    assert "mean of 1 noises" in line
+    assert "rgb8, mixture noise: " in line
     assert "SEVNet 21.94 dB" in line  # at mixture
 
 
 def test_real_pairs_stand_beside_the_papers_translator():
     means = {("PolyU", "m", "real"): MEANS["Kodak24", "mine", "mixture"]}
     (line,) = tables.standings(means, {"PolyU": 24})
-    assert "SEVNet 37.60 dB" in line
+    assert "real noise: " in line
+    assert "the paper's SEVNet+NT 37.60 dB" in line
     assert "rivals" not in line  # all of their numbers are doubtful
 
 
