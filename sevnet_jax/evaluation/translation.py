@@ -173,7 +173,7 @@ def to_json(found: Study) -> dict[str, Any]:
 
 def draw(found: Study, crop: Crop, path: str | Path) -> None:
     """Writes histogram and spectrum, and below them crops of the example."""
-    figure = Figure(figsize=(11, 6.2), layout="constrained")
+    figure = Figure(figsize=(11, 5.7), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=(1.15, 1))
     left, right = upper.subplots(1, 2)
     middles = (EDGES[:-1] + EDGES[1:]) / 2
