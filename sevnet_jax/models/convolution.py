@@ -1,8 +1,9 @@
 """The convolution, by the program that is fastest on each platform.
 
-XLA's own runs everywhere; on CPUs a kernel as large as its stride is a matrix product.
-Each platform differentiates its own program. For XLA's convolutions to be fast on CPUs,
-compile with `sevnet_jax.runtime.compiler_options()`.
+XLA's own runs everywhere. On CPUs a kernel as large as its stride is a matrix product,
+and 3x3 kernels go by Winograd's products unless there are many pixels. Each platform
+differentiates its own program. For XLA's convolutions to be fast on CPUs, compile with
+`sevnet_jax.runtime.compiler_options()`.
 """
 
 import functools
@@ -11,7 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from sevnet_jax.models import winograd
+
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
+# Of the features' pixels, over the batch. With more, and so with fewer channels, the
+# changes of basis take the time that the products save, and much memory.
+WINOGRAD_PIXELS = 2**15
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
@@ -69,6 +75,9 @@ def _convolve_by_xla(stride, transposed, precision, x, kernel):
 def _convolve_on_cpu(stride, transposed, precision, x, kernel):
     size, _, inputs, outputs = kernel.shape
     batch, height, width, _ = x.shape
+    usual = (size, stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
+    if usual and batch * height * width <= WINOGRAD_PIXELS:
+        return winograd.convolve(x, kernel, precision)
     covered = transposed or (height % size == 0 and width % size == 0)
     if size != stride or not covered:
         return _convolve_by_xla(stride, transposed, precision, x, kernel)
