@@ -28,7 +28,7 @@ def test_every_ablation_row_builds_at_both_sizes(project, row):
         assert getattr(full, key) == getattr(small, key) == value
 
 
-@pytest.mark.parametrize("preset", ["sevnet", "sevnet_xs"])
+@pytest.mark.parametrize("preset", ["sevnet", "sevnet_s", "sevnet_xs"])
 def test_rows_can_be_wrapped_and_the_baseline_is_one(project, preset):
     path = project / "configs" / "ablations.py"
     wrapped = build_model(load_config(f"{path}:2f_wrapped,{preset}"))

@@ -186,7 +186,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "translator": {"width": 16, "blocks": (1, 1, 1), "bottleneck": 1},
     "translator_s": {"width": 32, "blocks": (1, 1), "bottleneck": 1, "stem": 2},
     "unet_relu": {"width": 64, "blocks": (4, 4, 4), "bottleneck": 4, **_BASELINE},
-    # At sevnet_xs's parameters and operations.
+    # At sevnet_s's and sevnet_xs's parameters and operations.
+    "unet_relu_s": {
+        "width": 48,
+        "blocks": (4, 4),
+        "bottleneck": 2,
+        "stem": 2,
+        **_BASELINE,
+    },
     "unet_relu_xs": {
         "width": 32,
         "blocks": (2, 2),

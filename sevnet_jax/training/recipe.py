@@ -140,7 +140,11 @@ SMALLEST: Mapping[str, Any] = {
     "warmup_steps": 300,
 }
 WRAPPED = "_wrapped"  # behind a row's name: in a NormalizationWrapper
-BASELINES = {"sevnet": "unet_relu", "sevnet_xs": "unet_relu_xs"}
+BASELINES = {
+    "sevnet": "unet_relu",
+    "sevnet_s": "unet_relu_s",
+    "sevnet_xs": "unet_relu_xs",
+}
 
 
 def make_config(model: str, changes: Mapping[str, Any] | None = None, **keys):
@@ -176,8 +180,8 @@ def make_ablation(row: str, preset: str = "sevnet", **keys) -> ConfigDict:
             f"unknown row {row!r} of {preset}; choose from {', '.join(ABLATIONS)}, "
             f"unet_relu for {' and '.join(BASELINES)}, each also as ROW{WRAPPED}"
         )
-    recipes = {"sevnet_s": SMALL, "sevnet_xs": SMALLEST, "unet_relu_xs": SMALLEST}
-    shared = recipes.get(preset, {"source": "tfds:div2k"})
+    recipes = {"s": SMALL, "xs": SMALLEST}
+    shared = recipes.get(preset.rpartition("_")[2], {"source": "tfds:div2k"})
     return make_config(
         preset, {**changes, "wrapped": row != bare}, **{**shared, **keys}
     )

@@ -1,14 +1,14 @@
 """From the files of runs to tables: which run counts, and what may be claimed."""
 
 import json
-import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from eval import main
 from sevnet_jax.data.noise import PAPER_COLUMNS
-from sevnet_jax.evaluation import study
+from sevnet_jax.evaluation import claims, study
 
 
 @pytest.fixture
@@ -33,66 +33,132 @@ def test_of_several_trials_the_best_on_held_out_photos_counts(write_run):
     write_run("a", "2f", held_out=30.0)
     write_run("b", "2f", held_out=31.0, steps=12000)
     folder = write_run("c", "2f", held_out=None, means={})
-    assert list(study.load(folder)) == ["b"]
+    assert list(study.choose(study.load(folder))) == ["b"]
 
 
-def test_out_of_distribution_is_all_but_the_training_noise(write_run):
+def test_a_late_seed_is_left_out_if_another_is_not(write_run):
+    write_run("1a", "1a")
+    write_run("2b_0", "2b", 0, held_out=30.9)
+    write_run("2b_1", "2b", 1, held_out=30.0)
+    folder = write_run("2e", "2e", held_out=29.0)  # late, but there is no other
+    assert list(study.choose(study.load(folder))) == ["1a", "2b_0", "2e"]
+
+
+def test_each_seed_is_held_against_its_own_1a(write_run):
+    write_run("1a_0", "1a", 0, held_out=31.0)
+    write_run("1a_1", "1a", 1, held_out=30.0)
+    write_run("2b_0", "2b", 0, held_out=30.0)
+    folder = write_run("2b_1", "2b", 1, held_out=29.9)
+    assert "2b_1" in study.choose(study.load(folder))
+    assert "2b_0" not in study.choose(study.load(folder))
+
+
+def test_runs_on_other_images_are_refused(write_run):
+    write_run("a", "1a")
+    folder = write_run("b", "2b", means={"Kodak24": {"mixture": {"images": 3}}})
+    with pytest.raises(ValueError, match=r"b\.json was scored on other images"):
+        study.load(folder)
+
+
+def test_means_are_over_their_noises(write_run):
     folder = write_run("a", "1a", inside=33.0, outside=26.5)
+    run = json.loads((folder / "a.json").read_text())
+    run["means"]["Kodak24"]["variant1"]["psnr"] = 32.5
+    (folder / "a.json").write_text(json.dumps(run))
     (row,) = study.collect(study.load(folder), "Kodak24")
-    assert row.psnr[study.OOD] == 26.5
     assert row.psnr["gaussian:20"] == 33.0
+    assert row.psnr[claims.OOD] == pytest.approx(26.5 + 6 / 16)
+    assert row.psnr[claims.VARYING] == pytest.approx(26.5 + 6 / 6)
+    assert row.psnr[claims.PAPER_MEAN] == pytest.approx(26.5 + 6 / 6)
 
 
 @pytest.fixture
 def runs(write_run):
-    """1a twice, 0.2 dB apart; rows that are firmly and hardly worse, and one late."""
-    write_run("1a_0", "1a", 0, outside=25.1)
-    write_run("1a_1", "1a", 1, outside=24.9)
-    write_run("2e", "2e", outside=23.0)
-    write_run("2c", "2c", outside=24.9)
-    write_run("2b", "2b", outside=26.0)
+    """Two rows of each kind twice, and others firmly, hardly or lately worse."""
+    for seed, spread in ((0, 0.01), (1, -0.01)):
+        write_run(f"1a_{seed}", "1a", seed, outside=25.0 + spread)
+        write_run(f"2b_{seed}", "2b", seed, outside=26.0 + 2 * spread)
+        write_run(f"2e_{seed}", "2e", seed, outside=23.0 + 3 * spread)
+    write_run("2c", "2c", outside=24.95)
+    write_run("2d", "2d", outside=24.0)
+    write_run("2a", "2a", inside=29.8, outside=24.8)
+    write_run("1d", "1d", outside=24.7)
     write_run("1h", "1h", inside=29.0, outside=20.0)
     return study.load(write_run("unscaled", "unscaled", held_out=None, means={}))
 
 
+def read_verdicts(runs, data="Kodak24"):
+    rows = study.collect(study.choose(runs), data)
+    _, cells = claims.judge(rows, ["unscaled"], data)
+    return {line[1]: line[2:] for line in cells}
+
+
+def test_the_margin_is_students(runs):
+    rows = {row.name: row for row in study.collect(study.choose(runs), "Kodak24")}
+    claim = claims.Claim("", "2c")
+    # Of 1a and 2b, each with 2 seeds; 2c has one.
+    pooled = np.sqrt(
+        (np.var([25.01, 24.99], ddof=1) + np.var([26.02, 25.98], ddof=1)) / 2
+    )
+    expected = scipy.stats.t.ppf(0.975, 2) * pooled * np.sqrt(1 / 1 + 1 / 2)
+    assert claims.find_margin(rows, claim) == pytest.approx(expected)
+    # 2e alone tells the spread where a row does not keep the law.
+    own = np.std([23.03, 22.97], ddof=1)
+    expected = scipy.stats.t.ppf(0.975, 1) * own * np.sqrt(1 / 2 + 1 / 1)
+    other = claims.find_margin(rows, claims.Claim("", "2e", "2d"))
+    assert other == pytest.approx(expected)
+
+
 def test_claims_are_judged_by_the_spread_of_seeds(runs):
-    rows = study.collect(runs, "Kodak24")
-    spread = np.std([25.1, 24.9], ddof=1)
-    assert study.find_spread(rows) == pytest.approx(spread)
-    _, cells = study.judge(rows)
-    held = {line[1].split(" - ")[0]: line[-1] for line in cells}
-    assert held["2e"] == "yes"
-    assert held["2c"] == "cannot be told"
-    assert held["2b"] == "no, the opposite"
-    assert held["1h"] == "not converged: says nothing"
-    gaps = {line[1]: line[2:4] for line in cells}
-    # The paper's mean over its six columns, by hand.
-    assert gaps["2e - 1a"] == ["-2.00", "-1.63"]
+    found = read_verdicts(runs)
+    assert found["2e - 2d"][-1] == "yes"
+    assert found["2c - 1a"][-1] == "cannot be told"
+    assert found["2b - 1a"][-1] == "no, the opposite"
+    assert found["1h - 1a"][-1] == "1h not converged: says nothing"
+    assert found["2a - 1a"][-1] == "yes, but as much in distribution"
+    assert found["1d - 1a"][-1] == "no, not within 0.2 dB"
+    assert found["unscaled - 1a"][-1] == "yes, its training diverged"
+    # The paper's own mean over its six columns, 2e minus 2d, by hand.
+    assert found["2e - 2d"][2] == "-1.00 (-1.09)"
+
+
+def test_a_late_row_on_either_side_says_nothing(write_run, runs):
+    folder = write_run("2d", "2d", inside=29.0, outside=24.0)
+    found = read_verdicts(study.load(folder))
+    assert found["2e - 2d"][-1] == "2d not converged: says nothing"
+
+
+def test_the_papers_numbers_stand_beside_its_own_set_only(runs):
+    for run in runs.values():
+        if run["means"]:
+            run["means"]["CBSD68"] = run["means"].pop("Kodak24")
+    assert read_verdicts(runs, "CBSD68")["2e - 2d"][2] == "-1.00"
 
 
 def test_without_a_second_seed_nothing_is_claimed(write_run):
     write_run("1a", "1a")
-    rows = study.collect(study.load(write_run("2e", "2e", outside=20.0)), "Kodak24")
-    assert math.isnan(study.find_spread(rows))
-    assert study.judge(rows)[1][0][-1] == "one seed only"
+    found = read_verdicts(study.load(write_run("2c", "2c", outside=20.0)))
+    assert found["2c - 1a"][-1] == "one seed only: cannot be told"
 
 
-def test_a_run_that_diverged_is_in_the_table_of_training(runs):
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [("2e", "yes, it collapsed"), ("2d", "2d collapsed: says nothing")],
+)
+def test_a_collapse_counts_for_one_side_only(runs, row, verdict):
+    for run in runs.values():
+        if run["row"] == row:
+            run["means"]["Kodak24"]["mixture"].update(psnr=None, ssim=None)
+    found = read_verdicts(runs)
+    assert found["2e - 2d"][-1] == verdict
+    assert found["2b - 1a"][-1] == "no, the opposite"  # the others go on
+
+
+def test_everything_is_in_the_tables(runs):
     text = study.format_study(runs)
-    assert "| unscaled | 0 | 0.0015 | 6000 | diverged |" in text
+    assert "| unscaled | 0 | 0.0015 | 6000 | diverged | no |" in text
+    assert "| 1a | 1 | 0.0015 | 6000 | 31.00 | yes |" in text
     assert "Not within 0.3 dB of 1a at gaussian:20, so of little weight: 1h" in text
-    assert "standard deviation of 0.14 dB" in text
-
-
-def test_a_collapse_under_noise_is_no_number(write_run):
-    write_run("1a", "1a")
-    folder = write_run("2a", "2a")
-    run = json.loads((folder / "2a.json").read_text())
-    run["means"]["Kodak24"]["mixture"].update(psnr=None, ssim=None)
-    (folder / "2a.json").write_text(json.dumps(run))
-    text = study.format_study(study.load(folder))
-    assert "not finite" in text
-    assert "yes, it collapsed" in text
 
 
 def test_a_document_gets_the_tables(runs, tmp_path, capsys):

@@ -306,7 +306,8 @@ def test_a_model_says_what_it_is():
     assert {"width", "blocks", "centre", "dtype"} <= fields
     presets = ["sevnet", "sevnet_lw", "sevnet_s", "sevnet_xs"]
     translators = ["translator", "translator_s"]
-    assert list_models() == [*presets, *translators, "unet_relu", "unet_relu_xs"]
+    baselines = ["unet_relu", "unet_relu_s", "unet_relu_xs"]
+    assert list_models() == [*presets, *translators, *baselines]
 
 
 def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng):
