@@ -49,7 +49,8 @@ class Denoiser:
         self.weights = weights
         self.tile_pixels = tile_pixels
         model = weights.model
-        if model.centre == "constant" or model.channels != 3:
+        inner = model.inner if isinstance(model, NormalizationWrapper) else model
+        if inner.centre == "constant" or model.channels != 3:
             raise ValueError(
                 "these weights are of a model with centre 'constant' or not of 3 "
                 "channels; only its own code can use it"

@@ -95,7 +95,8 @@ def test_a_study_is_drawn_and_written(files, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--show", "3"], "no image number 3"),
+        (["--show", "3"], "so no number 3"),
+        (["--crop", "foo"], "a crop is LEFT,TOP,SIDE"),
         (["--crop", "30,2,16"], "not inside of the photo"),
         (["--weights", "sevnet_s"], "was trained for the denoiser"),
         (["--pairs", "nowhere"], "no folder 'nowhere'"),

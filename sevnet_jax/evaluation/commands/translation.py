@@ -44,12 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     report.check_figure_path(args.out)
     json_file.check(args.json)
+    crop = compare.parse_crop(args.crop) if args.crop else None
     found = scenes.from_pairs(args.pairs, args.limit)
+    if args.show > len(found):
+        raise ValueError(f"there are {len(found)} pairs, so no number {args.show}")
     weights = join(load_named(args.translator), load_named(args.weights))
     inputs = (given for scene in found for given in scene.inputs())
     result = translation.study(weights, inputs, args.show - 1)
     reference = result.example.pixels["reference"]
-    crop = compare.parse_crop(args.crop) if args.crop else compare.find_crop(reference)
+    crop = crop or compare.find_crop(reference)
     compare.check_crop(crop, *reference.shape[:2])
     print(f"{found[0].data}, {result.images} pairs")
     print(translation.format_study(result))
