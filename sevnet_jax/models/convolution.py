@@ -1,12 +1,14 @@
 """The convolution, by the program that is fastest on each platform.
 
 XLA's own runs everywhere. On CPUs a kernel as large as its stride is a matrix product,
-and 3x3 kernels go by Winograd's products unless there are many pixels. Each platform
-differentiates its own program. For XLA's convolutions to be fast on CPUs, compile with
+and where gradients are asked for, 3x3 kernels of many channels go by Winograd's
+products, which take longer to compile. Each platform differentiates its own program.
+For XLA's convolutions to be fast on CPUs, compile with
 `sevnet_jax.runtime.compiler_options()`.
 """
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +17,10 @@ from jax import Array, lax
 from sevnet_jax.models import winograd
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
-# Of the features' pixels, over the batch. With more, and so with fewer channels, the
-# changes of basis take the time that the products save, and much memory.
-WINOGRAD_PIXELS = 2**15
+# Winograd's products save time where there are many channels: with fewer, and more
+# pixels over the batch, the changes of basis cost what the products save.
+WINOGRAD_CHANNELS = 96
+WINOGRAD_PIXELS = 2**14
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
@@ -34,7 +37,14 @@ def convolve(
 
 
 def _forward(x, kernel, stride, transposed, precision):
-    return convolve(x, kernel, stride, transposed, precision), (x, kernel)
+    static = (stride, transposed, precision)
+    y = lax.platform_dependent(
+        x,
+        kernel,
+        cpu=functools.partial(_train_on_cpu, *static),
+        default=functools.partial(_convolve_by_xla, *static),
+    )
+    return y, (x, kernel)
 
 
 def _backward(stride, transposed, precision, saved, cotangent):
@@ -42,7 +52,7 @@ def _backward(stride, transposed, precision, saved, cotangent):
     return lax.platform_dependent(
         *saved,
         cotangent,
-        cpu=functools.partial(_differentiate, _convolve_on_cpu, *static),
+        cpu=functools.partial(_differentiate, _train_on_cpu, *static),
         default=functools.partial(_differentiate, _convolve_by_xla, *static),
     )
 
@@ -54,6 +64,19 @@ def _differentiate(program, stride, transposed, precision, x, kernel, cotangent)
     """The two gradients of `program`, left to JAX."""
     fn = functools.partial(program, stride, transposed, precision)
     return jax.vjp(fn, x, kernel)[1](cotangent)
+
+
+def _train_on_cpu(stride, transposed, precision, x, kernel):
+    usual = (kernel.shape[0], stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
+    known = all(isinstance(side, int) for side in x.shape)  # not symbols
+    if (
+        usual
+        and known
+        and x.shape[-1] >= WINOGRAD_CHANNELS
+        and math.prod(x.shape[:3]) <= WINOGRAD_PIXELS
+    ):
+        return winograd.convolve(x, kernel, precision)
+    return _convolve_on_cpu(stride, transposed, precision, x, kernel)
 
 
 def _convolve_by_xla(stride, transposed, precision, x, kernel):
@@ -75,9 +98,6 @@ def _convolve_by_xla(stride, transposed, precision, x, kernel):
 def _convolve_on_cpu(stride, transposed, precision, x, kernel):
     size, _, inputs, outputs = kernel.shape
     batch, height, width, _ = x.shape
-    usual = (size, stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
-    if usual and batch * height * width <= WINOGRAD_PIXELS:
-        return winograd.convolve(x, kernel, precision)
     covered = transposed or (height % size == 0 and width % size == 0)
     if size != stride or not covered:
         return _convolve_by_xla(stride, transposed, precision, x, kernel)

@@ -97,7 +97,36 @@ def test_each_platform_gets_its_own_program(size, stride, transposed, platform):
     program = export.export(jax.jit(gradients), platforms=[platform])(x, kernel)
     products = program.mlir_module().count("stablehlo.dot_general")
     convolutions = program.mlir_module().count("stablehlo.convolution(")
-    if platform == "cpu":
+    if platform == "cpu":  # too few channels for Winograd's products
         assert (products, convolutions) == ((0, 3) if size == 3 else (3, 0))
     else:
         assert (products, convolutions) == (0, 3)
+
+
+def test_many_channels_are_trained_by_winograds_products():
+    """The value alone stays XLA's: it compiles faster."""
+    x = jax.ShapeDtypeStruct((2, 8, 8, 96), jnp.float32)
+    kernel = jax.ShapeDtypeStruct((3, 3, 96, 4), jnp.float32)
+
+    def count(fn, platform="cpu", dtype=jnp.float32):
+        given = [jax.ShapeDtypeStruct(a.shape, dtype) for a in (x, kernel)]
+        text = export.export(jax.jit(fn), platforms=[platform])(*given).mlir_module()
+        products = text.count("stablehlo.dot_general")
+        return products, text.count("stablehlo.convolution(")
+
+    def gradients(x, kernel):
+        return jax.grad(lambda x, k: (ops.convolve(x, k) ** 2).sum(), (0, 1))(x, kernel)
+
+    assert count(ops.convolve) == (0, 1)
+    assert count(gradients) == (3, 0)
+    assert count(gradients, "tpu") == (0, 3)
+    assert count(gradients, dtype=jnp.bfloat16) == (0, 3)
+
+
+def test_symbols_for_sides_are_left_to_xla():
+    sides = export.symbolic_shape("b, h, w, 96")
+    x = jax.ShapeDtypeStruct(sides, jnp.float32)
+    kernel = jax.ShapeDtypeStruct((3, 3, 96, 4), jnp.float32)
+    loss = lambda x, k: (ops.convolve(x, k) ** 2).sum()  # noqa: E731
+    program = export.export(jax.jit(jax.grad(loss, 1)))(x, kernel)
+    assert "stablehlo.convolution(" in program.mlir_module()

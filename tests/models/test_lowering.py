@@ -8,7 +8,8 @@ from jax import export
 from sevnet_jax import create_model, list_models
 
 
-@pytest.mark.parametrize("name", list_models())
+# The smallest ones are shapes of these.
+@pytest.mark.parametrize("name", [n for n in list_models() if not n.endswith("_xs")])
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
 def test_forward_and_gradient_lower(name, platform):
     model = create_model(name)
