@@ -1,6 +1,10 @@
 """Times our network against the same one in PyTorch, side by side on this CPU.
 
-python benchmarks/compute.py    # needs requirements/bench.txt
+GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python benchmarks/compute.py
+
+Needs requirements/bench.txt; the setting is the one that train.py gives itself. Each
+library works in a process of its own, and they take turns: in one process they disturb
+each other's memory and threads.
 """
 
 import argparse
@@ -186,17 +190,57 @@ def measure_peaks() -> dict[str, int]:
     return found
 
 
+class Worker:
+    """A process that runs one kind of a case whenever it is asked to."""
+
+    def __init__(self, kind: str, case: Case):
+        command = [sys.executable, __file__, "--serve", kind]
+        command += ["--case", str(CASES.index(case))]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, text=True, **pipes)
+        self.compile_seconds = self._read()
+
+    def run(self) -> float:
+        """Returns the seconds that it took."""
+        self._process.stdin.write("again\n")
+        self._process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> float:
+        return float(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def serve(kind: str, case: Case) -> None:
+    """What a worker does: says when it is ready, then a time for each line it gets."""
+    given = draw_case(case)
+    seconds = 0.0
+    if kind == "jax":
+        run, seconds = make_jax_runner(*given, case.train)
+    else:
+        run = make_torch_runner(*given, case.train, LAYOUTS[kind])
+    run()
+    print(seconds, flush=True)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        run()
+        print(time.perf_counter() - start, flush=True)
+
+
 def run_case(case: Case, rounds: int) -> dict:
     model, params, noisy, clean = draw_case(case)
     small = tuple(a[:, :32, :32] for a in (noisy, clean))
     error = check_agreement(model, params, *small)
-    ours, seconds = make_jax_runner(model, params, noisy, clean, case.train)
-    runners = {"jax": ours}
-    for name, layout in LAYOUTS.items():
-        runners[name] = make_torch_runner(
-            model, params, noisy, clean, case.train, layout
-        )
-    best = time_alternating(runners, rounds)
+    workers = {kind: Worker(kind, case) for kind in ("jax", *LAYOUTS)}
+    best = dict.fromkeys(workers, float("inf"))
+    for _ in range(rounds):
+        for kind, worker in workers.items():
+            best[kind] = min(best[kind], worker.run())
+    for worker in workers.values():
+        worker.close()
     # Backward costs two more passes of the same size.
     macs = count_macs(model.apply, params, noisy) * (3 if case.train else 1)
     theirs = min(best[name] for name in LAYOUTS)
@@ -210,7 +254,7 @@ def run_case(case: Case, rounds: int) -> dict:
         "goal": case.goal,
         "gflops": 2 * macs / best["jax"] / 1e9,
         "torch_gflops": 2 * macs / theirs / 1e9,
-        "compile_seconds": seconds,
+        "compile_seconds": workers["jax"].compile_seconds,
         "difference": error,
     }
 
@@ -220,9 +264,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="best of so many (5)")
     parser.add_argument("--only", help="a preset's name")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    for name in ("--peak", "--serve", "--case"):  # what its own processes are told
+        parser.add_argument(name, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     torch.set_num_threads(2)
+    if args.serve:
+        serve(args.serve, CASES[int(args.case)])
+        return 0
     if args.peak:
         print(measure_peak(args.peak))
         return 0

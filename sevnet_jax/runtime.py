@@ -8,15 +8,22 @@ from pathlib import Path
 import jax
 
 
-def use_compilation_cache() -> Path:
+def use_compilation_cache() -> Path | None:
     """Keeps compiled programs between runs, and returns the folder that holds them.
 
-    JAX_COMPILATION_CACHE_DIR names another folder, as everywhere in JAX.
+    JAX_COMPILATION_CACHE_DIR names another folder, as everywhere in JAX. Where none
+    can be made, programs are compiled each time.
     """
     folder = jax.config.jax_compilation_cache_dir
     if not folder:
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         folder = str(Path(caches) / "sevnet_jax" / "xla")
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return None
+        if not os.access(folder, os.W_OK):
+            return None
         jax.config.update("jax_compilation_cache_dir", folder)
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

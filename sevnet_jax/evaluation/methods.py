@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from sevnet_jax.inference.denoiser import DEFAULT, Denoiser
-from sevnet_jax.inference.weights import FILE, Weights, find_file, join, load_named
+from sevnet_jax.inference.weights import (
+    FILE,
+    Weights,
+    find_file,
+    join,
+    load_denoiser,
+    load_named,
+)
 
 # The weight of total variation and the width of non-local means, of sigma: on crops of
 # DIV2K, gaussian 10 and 20 and speckle 90, the best or near it of 0.4 to 1 for both.
@@ -48,11 +55,9 @@ def open_methods(
     if not weights and (translator or not others):
         weights = [DEFAULT]
     methods = [open_classical(name) for name in others or ()]
-    loaded = [load_named(name) for name in weights or ()]
+    loaded = [load_denoiser(name) for name in weights or ()]
     labels = label_weights(weights or ())
     for own, label in zip(loaded, labels, strict=True):
-        if "denoiser_sha256" in own.provenance:
-            raise ValueError(f"{label} is a translator; give it as --translator")
         methods.append(_wrap(own, label))
     if translator:
         found = load_named(translator)

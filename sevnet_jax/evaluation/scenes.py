@@ -126,7 +126,8 @@ def from_pairs(spec: str, limit: int | None = None) -> list[Scene]:
 
 def _read_pair(noisy_path: Path, reference_path: Path) -> Iterator[Input]:
     noisy, clean = (
-        images.to_float(images.read(path)) for path in (noisy_path, reference_path)
+        images.to_float(images.read_named(path))
+        for path in (noisy_path, reference_path)
     )
     _check_size(clean)
     if noisy.shape != clean.shape:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from sevnet_jax.evaluation import metrics
 from sevnet_jax.evaluation.compare import Crop
 from sevnet_jax.evaluation.report import format_table, save_figure
-from sevnet_jax.evaluation.scenes import Input
+from sevnet_jax.evaluation.scenes import Scene
 from sevnet_jax.inference.weights import Weights
 from sevnet_jax.runtime import compiler_options
 
@@ -66,19 +66,21 @@ def gaussian_density() -> np.ndarray:
     return np.diff(below) / np.diff(EDGES)
 
 
-def measure_noise(errors: Iterable[np.ndarray]) -> Noise:
-    """Returns what the errors [H, W, C] of several images have in common."""
-    densities, spectra, deviations = [], [], []
-    for error in errors:
-        error = error.astype(np.float64) - error.mean(dtype=np.float64)
-        deviation = error.std()
-        if deviation == 0:
-            raise ValueError("an image has no noise")
-        counts, _ = np.histogram(error / deviation, EDGES)
-        densities.append(counts / error.size / np.diff(EDGES))
-        spectra.append(_find_bands(error / deviation))
-        deviations.append(255 * deviation)
-    return Noise(np.mean(densities, 0), np.mean(spectra, 0), float(np.mean(deviations)))
+def measure_noise(error: np.ndarray) -> Noise:
+    """Returns what the error [H, W, C] of one image is like."""
+    error = error.astype(np.float64) - error.mean(dtype=np.float64)
+    deviation = error.std()
+    if deviation == 0:
+        raise ValueError("the image has no noise")
+    counts, _ = np.histogram(error / deviation, EDGES)
+    density = counts / error.size / np.diff(EDGES)
+    return Noise(density, _find_bands(error / deviation), float(255 * deviation))
+
+
+def average(noises: Sequence[Noise]) -> Noise:
+    """Returns what the noises of several images have in common."""
+    fields = (field.name for field in dataclasses.fields(Noise))
+    return Noise(*(np.mean([getattr(n, f) for n in noises], axis=0) for f in fields))
 
 
 def _find_bands(error: np.ndarray) -> np.ndarray:
@@ -91,8 +93,8 @@ def _find_bands(error: np.ndarray) -> np.ndarray:
     return (total / np.maximum(count, 1))[:BANDS]
 
 
-def study(weights: Weights, inputs: Sequence[Input], shown: int = 0) -> Study:
-    """Runs a translator and its denoiser, joined, over noisy images."""
+def study(weights: Weights, scenes: Sequence[Scene], shown: int = 0) -> Study:
+    """Runs a translator and its denoiser, joined, over pairs, one after another."""
     model = weights.model.with_precision("highest")
     run = jax.jit(
         lambda params, x: model.apply(params, x[None], method="restore"),
@@ -104,16 +106,20 @@ def study(weights: Weights, inputs: Sequence[Input], shown: int = 0) -> Study:
         ),
         compiler_options=compiler_options(),
     )
-    errors: dict[str, list] = {"noisy": [], "translated": []}
+    noises: dict[str, list[Noise]] = {"noisy": [], "translated": []}
     scores: dict[str, list[float]] = {}
     example = None
-    for number, given in enumerate(inputs):
+    for number, scene in enumerate(scenes):
+        (given,) = scene.inputs()
         translated, restored = (
             np.asarray(image)[0] for image in run(weights.params, given.noisy)
         )
         clean = given.reference.clean.astype(np.float32) / 255
-        errors["noisy"].append(given.noisy - clean)
-        errors["translated"].append(translated - clean)
+        try:
+            noises["noisy"].append(measure_noise(given.noisy - clean))
+            noises["translated"].append(measure_noise(translated - clean))
+        except ValueError as error:
+            raise ValueError(f"{scene.data}/{scene.image}: {error}") from None
         images = {
             "noisy": given.noisy,
             "translated": translated,
@@ -127,7 +133,7 @@ def study(weights: Weights, inputs: Sequence[Input], shown: int = 0) -> Study:
         if number == shown:
             example = Example({**pixels, "reference": given.reference.clean}, psnr)
     return Study(
-        {name: measure_noise(found) for name, found in errors.items()},
+        {name: average(found) for name, found in noises.items()},
         {name: float(np.mean(values)) for name, values in scores.items()},
         example,
         len(scores["noisy"]),

@@ -9,7 +9,12 @@ import jax
 import numpy as np
 
 from sevnet_jax.inference import estimate, tiling
-from sevnet_jax.inference.weights import Weights, join, load_named
+from sevnet_jax.inference.weights import (
+    Weights,
+    join,
+    load_denoiser,
+    load_named,
+)
 from sevnet_jax.models import NormalizationWrapper, ops
 from sevnet_jax.runtime import compiler_options
 
@@ -33,7 +38,7 @@ def load(
     Without an argument the ones that come with the package. A translator, by name or
     file, turns the noise of cameras into noise that they can remove.
     """
-    weights = load_named(name_or_path or DEFAULT)
+    weights = load_denoiser(name_or_path or DEFAULT)
     if translator:
         weights = join(load_named(translator), weights)
     return Denoiser(weights)
@@ -139,7 +144,9 @@ class Denoiser:
             *padded.shape[:2], margin, model.multiple, self.tile_pixels
         )
         blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
-        result = np.zeros(padded.shape, np.float64 if fast else image.dtype)
+        result = np.zeros(
+            padded.shape, _blending_type(image.dtype) if fast else image.dtype
+        )
         windows = [(r, c) for r in range(len(rows)) for c in range(len(columns))]
         for r, c in progress(windows):
             row, column = rows[r], columns[c]
@@ -211,6 +218,10 @@ def _find_unit(image: np.ndarray) -> np.float64:
     _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
     low, high = SAFE_EXPONENTS
     return np.float64(1) if low <= exponent <= high else np.ldexp(1.0, exponent - 1)
+
+
+def _blending_type(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
 def _to_type(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -102,6 +102,7 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
             "exif": exif.tobytes() if exif else None,
             "dpi": image.info.get("dpi"),
             "orientation": exif.get(ORIENTATION, 1),
+            "lossy": _is_lossy(image.format, path),
         }
         if image.format == "PNG":
             info["png"] = png.read_chunks(path.read_bytes())
@@ -122,6 +123,10 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
         return Picture(np.asarray(image), **info, note=note)
 
 
+def _is_lossy(kind: str, path: Path) -> bool:
+    return kind == "JPEG" or (kind == "WEBP" and b"VP8L" not in path.read_bytes())
+
+
 def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
     image = Image.fromarray(pixels)
     ending = path.suffix.lower()
@@ -132,6 +137,8 @@ def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
         image.getexif().load(exif)
         image, exif = ImageOps.exif_transpose(image), None
     options: dict[str, Any] = {"quality": 95}
+    if ending == ".webp":
+        options |= {"lossless": not source.lossy, "use_sharp_yuv": True}
     if ending in (".jpg", ".jpeg"):
         options["subsampling"] = 0
     for name, value in (

@@ -25,6 +25,7 @@ class Picture:
     exif: bytes | None = None
     dpi: tuple[float, float] | None = None
     orientation: int = 1  # as in EXIF
+    lossy: bool = False  # whether the file had lost something already
     png: bytes = b""  # chunks of a PNG that are copied as they are
     tiff: dict[str, Any] = dataclasses.field(default_factory=dict)
     note: str = ""  # what is worth saying about how it was read

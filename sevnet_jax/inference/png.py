@@ -47,7 +47,8 @@ def encode(pixels: np.ndarray, source: Picture) -> bytes:
     if source.icc:
         chunks += _chunk(b"iCCP", b"ICC\0\0" + zlib.compress(source.icc))
     if source.dpi:
-        per_metre = (round(d / METRES_PER_INCH) for d in source.dpi)
+        per_metre = [round(d / METRES_PER_INCH) for d in source.dpi]
+    if source.dpi and max(per_metre) < 2**32:
         chunks += _chunk(b"pHYs", struct.pack(">IIB", *per_metre, 1))
     exif = source.exif
     if exif is None and source.orientation != 1:

@@ -1,6 +1,9 @@
 """TIFF files at full precision: 8 and 16 bit, floats, stacks."""
 
+import contextlib
+import logging
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +17,12 @@ ENDINGS = (".tif", ".tiff")
 JPEG = (6, 7)  # compression
 # Description, maker, model, program, date, author, rights.
 TEXTS = (270, 271, 272, 305, 306, 315, 33432)
-ICC = 34675
+DESCRIPTION, ICC = 270, 34675
 
 
 def read(path: Path, most_pixels: int) -> Picture:
     """Returns the image or the stack in a TIFF file."""
-    with tifffile.TiffFile(path) as file:
+    with _watch_for_damage(), tifffile.TiffFile(path) as file:
         page, series = file.pages[0], file.series[0]
         if len(file.series) > 1:
             raise Refused(f"a TIFF of {len(file.series)} different images; split it")
@@ -36,8 +39,9 @@ def read(path: Path, most_pixels: int) -> Picture:
             if pixels.dtype.kind != "u":
                 raise Refused("an inverted TIFF of floats; convert it first")
             pixels = np.iinfo(pixels.dtype).max - pixels
-        if axes.startswith("S"):
-            pixels, axes = np.moveaxis(pixels, 0, -1), axes[1:] + "S"
+        if "S" in axes:  # planes of colour, wherever they are
+            pixels = np.moveaxis(pixels, axes.index("S"), -1)
+            axes = axes.replace("S", "") + "S"
         if not axes.endswith(("YX", "YXS")):
             raise Refused(f"a TIFF with the axes {axes}; only stacks of images work")
         plain = pixels if axes.endswith("S") else pixels[..., None]
@@ -65,6 +69,28 @@ def read(path: Path, most_pixels: int) -> Picture:
             },
             note="without its smaller copies" if page.subifds else "",
         )
+
+
+@contextlib.contextmanager
+def _watch_for_damage() -> Iterator[None]:
+    """Turns tifffile's word of pages that are not there into an error.
+
+    It logs it and goes on without them; what else it logs is of no use to anybody.
+    """
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logger = logging.getLogger("tifffile")
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+    for record in records:
+        if "page offset" in record.getMessage():
+            raise Refused("a damaged image: some of its pages are missing")
 
 
 def _resolution(page) -> tuple[tuple[float, float], int] | None:
@@ -101,6 +127,7 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     if compression in JPEG:  # it would lose some of what was won
         compression = 8
     shape = source.tiff.get("shape", pixels.shape)
+    described = any(tag[0] == DESCRIPTION for tag in tags)
     nested = len(shape) > 3 + (colours > 2)
     resolution = source.tiff.get("resolution") or (source.dpi and (source.dpi, 2))
     tifffile.imwrite(
@@ -113,7 +140,8 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
         resolution=resolution[0] if resolution else None,
         resolutionunit=resolution[1] if resolution else None,
         software=False,
-        metadata={} if nested else None,  # tifffile's own note on the shape
+        # tifffile's own note on the shape, unless a microscope's is there
+        metadata={} if nested and not described else None,
         extratags=tags,
     )
     tiff_exif.fill_places(path, source.exif)

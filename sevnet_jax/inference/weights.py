@@ -67,11 +67,11 @@ def load_weights(path: str | Path) -> Weights:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:  # whatever its tensors are
+                raise ValueError(f"{path} was not written by sevnet_jax")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} is no whole safetensors file: {error}") from None
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path} was not written by sevnet_jax")
     try:
         config = json.loads(metadata["model"])
         provenance = json.loads(metadata["provenance"])
@@ -109,7 +109,9 @@ def load_named(name_or_path: str | Path) -> Weights:
         for file in (bundled.iterdir() if bundled.is_dir() else ())
         if file.name.endswith(".safetensors")
     )
-    name = str(find_file(name_or_path))
+    name = str(name_or_path)
+    if name not in names:  # a folder of such a name is ./NAME
+        name = str(find_file(name_or_path))
     if name in names:
         with resources.as_file(bundled / f"{name}.safetensors") as path:
             return load_weights(path)
@@ -119,6 +121,17 @@ def load_named(name_or_path: str | Path) -> Weights:
             f"{', '.join(names) or 'none came with this package'}"
         )
     return load_weights(name)
+
+
+def load_denoiser(name_or_path: str | Path) -> Weights:
+    """Returns weights as `load_named` does; a translator's are refused."""
+    weights = load_named(name_or_path)
+    if "denoiser_sha256" in weights.provenance:
+        raise ValueError(
+            f"{name_or_path} is a translator, which restores nothing by itself; give "
+            "it as --translator"
+        )
+    return weights
 
 
 def join(translator: Weights, denoiser: Weights) -> Weights:

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 from jax import Array
 
-from sevnet_jax.inference.weights import Weights, load_named
-from sevnet_jax.models import Translated
+from sevnet_jax.inference.weights import Weights, load_denoiser
+from sevnet_jax.models import NormalizationWrapper, Translated
 from sevnet_jax.training import losses, wasserstein
 from sevnet_jax.training.recipe import Recipe
 
@@ -43,7 +43,10 @@ class Translation(Objective):
 
     def __init__(self, recipe: Recipe):
         super().__init__(recipe)
-        self.denoiser = load_named(recipe.denoiser)
+        self.denoiser = load_denoiser(recipe.denoiser)
+        for model in (self.model, self.denoiser.model):
+            if isinstance(model, NormalizationWrapper):
+                raise ValueError("translator and denoiser cannot be wrapped networks")
         self.frozen = self.denoiser.params
         self.whole = Translated(self.model, self.denoiser.model)
         self.recipe = recipe

@@ -21,7 +21,7 @@ def white(rng):
 
 
 def test_white_gaussian_noise_is_the_ideal(white):
-    found = translation.measure_noise(white)
+    found = translation.average([translation.measure_noise(e) for e in white])
     np.testing.assert_allclose(
         found.density, translation.gaussian_density(), atol=0.015
     )
@@ -33,7 +33,7 @@ def test_white_gaussian_noise_is_the_ideal(white):
 
 def test_the_distance_from_a_gaussian_is_scipys(rng):
     uniform = rng.uniform(-1, 1, size=(256, 256, 3))
-    found = translation.measure_noise([uniform])
+    found = translation.measure_noise(uniform)
     grid = scipy.stats.norm.ppf((np.arange(100_000) + 0.5) / 100_000)
     expected = scipy.stats.wasserstein_distance(uniform.ravel() / uniform.std(), grid)
     assert found.from_gaussian == pytest.approx(expected, abs=0.01)
@@ -44,7 +44,7 @@ def test_blurred_noise_has_its_power_at_low_frequencies(rng):
     blurred = scipy.ndimage.gaussian_filter(
         rng.normal(size=(256, 256, 3)), (1, 1, 0), mode="wrap"
     )
-    found = translation.measure_noise([blurred])
+    found = translation.measure_noise(blurred)
     assert found.spectrum[1] > 5
     assert found.spectrum[-1] < 0.1
     # Against the filter's own response, at unit variance.
@@ -56,7 +56,7 @@ def test_blurred_noise_has_its_power_at_low_frequencies(rng):
 
 def test_an_image_without_noise_is_said():
     with pytest.raises(ValueError, match="has no noise"):
-        translation.measure_noise([np.zeros((8, 8, 3))])
+        translation.measure_noise(np.zeros((8, 8, 3)))
 
 
 @pytest.fixture
@@ -90,6 +90,17 @@ def test_a_study_is_drawn_and_written(files, tmp_path, capsys):
     content = json.loads((tmp_path / "t.json").read_text())
     assert content["images"] == 2
     assert set(content["noise"]) == {"noisy", "translated"}
+
+
+@pytest.mark.parametrize("damage", ["cut", "none"])
+def test_a_bad_pair_is_named(files, tmp_path, capsys, damage):
+    path = tmp_path / "pairs" / "b_real.png"
+    whole = path.with_name("b_mean.png").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else whole)
+    assert main(["translation", *files]) == 2
+    error = capsys.readouterr().err
+    assert "b_real.png" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,56 @@ def test_a_translator_of_other_weights_is_refused(run, photo):
     assert text.count("\n") == 1
 
 
+def test_the_same_names_may_be_given_again(run, photo):
+    """A shell's *.png names the results of the last time too."""
+    assert run(photo)[0] == 0
+    result = photo.with_name("photo_denoised.png")
+    assert run(photo, result)[0] == 0
+    assert not photo.with_name("photo_denoised_denoised.png").exists()
+
+
+def test_no_error_of_one_file_ends_the_others(run, photo, tmp_path, monkeypatch):
+    """Whatever it is: here a device that is full, for the first image only."""
+    other = tmp_path / "second.png"
+    other.write_bytes(photo.read_bytes())
+    restore, calls = Denoiser.__call__, []
+
+    def fail_once(self, *args, **kwargs):
+        calls.append(args)
+        if len(calls) == 1:
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+        return restore(self, *args, **kwargs)
+
+    monkeypatch.setattr(Denoiser, "__call__", fail_once)
+    code, text = run(photo, other)
+    assert code == 1
+    assert "photo.png: it does not fit into memory" in text
+    assert other.with_name("second_denoised.png").exists()
+
+
+def test_hidden_files_of_a_folder_are_left_alone(run, photo, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(photo.read_bytes())
+    (tmp_path / "in" / "._a.png").write_bytes(b"a Mac was here")
+    assert run(tmp_path / "in", "-o", tmp_path / "out")[0] == 0
+
+
+def test_several_images_need_a_folder(run, photo, tmp_path):
+    other = tmp_path / "second.png"
+    other.write_bytes(photo.read_bytes())
+    code, text = run(photo, other, "-o", tmp_path / "both.png")
+    assert code == 2
+    assert "several images need a folder" in text
+
+
+@pytest.mark.parametrize("argv", [["--strength", "2"], ["--strange"], []])
+def test_wrong_arguments_are_one_line(argv, photo, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command.main([*argv, *([str(photo)] if argv else [])])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_out_is_a_file_or_a_folder(run, photo, tmp_path):
     assert run(photo, "-o", tmp_path / "b.tif")[0] == 0
     assert images.read(tmp_path / "b.tif", 10**6).pixels.shape == (9, 13, 3)
@@ -165,7 +215,7 @@ def test_bad_weights_are_one_line(photo, capsys, name):
 
 def test_nothing_is_left_when_the_target_cannot_be_written(run, photo, tmp_path):
     code, text = run(photo, "-o", tmp_path / "b.xyz")
-    assert code == 1
+    assert code == 2
     assert "cannot write files that end in '.xyz'" in text
     assert [p.name for p in tmp_path.iterdir()] == ["photo.png"]
 

@@ -181,6 +181,58 @@ def test_a_damaged_shot_does_not_cost_the_picture(rng, tmp_path, shot):
     np.testing.assert_array_equal(picture.pixels, pixels)
 
 
+def test_planes_of_colour_in_a_stack_are_colours(rng, tmp_path):
+    planes = draw(rng, (3, 3, 8, 9), "uint16")  # pages, colours
+    tifffile.imwrite(
+        tmp_path / "a.tif", planes, photometric="rgb", planarconfig="separate"
+    )
+    found = images.read(tmp_path / "a.tif", MANY).pixels
+    np.testing.assert_array_equal(found, np.moveaxis(planes, 1, -1))
+
+
+def test_a_stack_that_lost_pages_is_refused(rng, tmp_path, caplog):
+    path = tmp_path / "a.tif"
+    pages = draw(rng, (6, 32, 32), "uint16")
+    tifffile.imwrite(path, pages, compression="zlib", metadata=None)
+    with tifffile.TiffFile(path) as file:
+        cut = file.pages[3].offset
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(images.Refused, match="damaged"):
+        images.read(path, MANY)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("axes", ["TZYX", "ZCYX"])
+def test_stacks_of_microscopes_keep_their_axes(rng, tmp_path, axes):
+    pixels = draw(rng, (2, 3, 8, 9), "uint16")
+    metadata = {"axes": axes, "spacing": 0.5, "unit": "um"}
+    tifffile.imwrite(tmp_path / "a.tif", pixels, imagej=True, metadata=metadata)
+    picture = images.read(tmp_path / "a.tif", MANY)
+    images.write(tmp_path / "b.tif", picture.pixels, picture)
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        assert file.series[0].axes == axes
+        assert file.imagej_metadata["spacing"] == 0.5
+        np.testing.assert_array_equal(file.asarray(), pixels)
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_a_webp_loses_no_more_than_it_had(rng, tmp_path, lossless):
+    pixels = draw(rng, (16, 16, 3), "uint8")
+    Image.fromarray(pixels).save(tmp_path / "a.webp", lossless=lossless)
+    picture = images.read(tmp_path / "a.webp", MANY)
+    assert picture.lossy != lossless
+    images.write(tmp_path / "b.webp", pixels, picture)
+    again = images.read(tmp_path / "b.webp", MANY).pixels
+    assert (again == pixels).all() == lossless
+
+
+def test_a_resolution_that_no_png_can_hold_is_left_out(tmp_path):
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    source = images.Picture(pixels, dpi=(1e12, 1e12))
+    images.write(tmp_path / "a.png", pixels, source)
+    assert images.read(tmp_path / "a.png", MANY).dpi is None
+
+
 @pytest.mark.parametrize("shape", [(3, 6, 7), (2, 3, 6, 7), (3, 6, 7, 3)])
 def test_stacks_keep_their_shape(rng, tmp_path, shape):
     stack = draw(rng, shape, "uint16")

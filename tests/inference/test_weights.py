@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import sevnet_jax
 from sevnet_jax import create_model
 from sevnet_jax.inference import weights
-from sevnet_jax.inference.weights import load_weights, save_weights
+from sevnet_jax.inference.weights import load_named, load_weights, save_weights
 
 MODEL = {"name": "sevnet_s", "width": 8, "blocks": [1], "bottleneck": 1}
 
@@ -32,6 +33,19 @@ def rewrite(path, target, change_arrays=None, change_metadata=None, digest=True)
         metadata["sha256"] = weights._digest(arrays, metadata)
     save_file(arrays, target, metadata)
     return target
+
+
+def test_a_translator_is_no_denoiser():
+    with pytest.raises(ValueError, match="translator_s is a translator"):
+        sevnet_jax.load("translator_s")
+
+
+def test_a_folder_does_not_hide_the_weights_of_its_name(tmp_path, monkeypatch):
+    (tmp_path / "sevnet_s").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_named("sevnet_s").config["name"] == "sevnet_s"
+    with pytest.raises(ValueError, match=r"has no weights\.safetensors"):
+        load_named(tmp_path / "sevnet_s")
 
 
 def test_what_was_saved_comes_back(tmp_path, draw_params):

@@ -6,11 +6,12 @@ import chex
 import jax
 import numpy as np
 import pytest
+import scipy.stats
 from PIL import Image
 
 from sevnet_jax.inference import weights
 from sevnet_jax.inference.denoiser import load
-from sevnet_jax.models import create_model
+from sevnet_jax.models import Translated, create_model
 from sevnet_jax.training import parallel
 from sevnet_jax.training.loop import train
 from sevnet_jax.training.objective import Translation, make_objective
@@ -70,6 +71,57 @@ def test_only_the_translator_is_trained(recipe, tmp_path, denoiser):
     image = np.asarray(Image.open(next((tmp_path / "photos").iterdir())))
     assert restore(image).shape == image.shape
     assert (restore(image) != load(denoiser)(image)).any()
+
+
+def test_the_loss_is_that_of_its_formula(recipe, rng):
+    """All of it in NumPy and SciPy, but for the networks and the Gaussian's draw."""
+    objective = make_objective(recipe)
+    clean, noisy = rng.uniform(size=(2, 2, 16, 16, 3)).astype(np.float32)
+    params = objective.model.init(jax.random.key(1), noisy)
+    batch = {"clean": clean, "noisy": noisy}
+    loss = objective.loss(params, objective.frozen, batch, 7)
+    variables = Translated.join(params, objective.frozen)
+    translated, restored = objective.whole.apply(variables, noisy, method="restore")
+    error = np.asarray(translated, np.float64) - clean
+    key = jax.random.fold_in(jax.random.key(recipe.seed), 7)
+    ideal = error.std() * np.asarray(jax.random.normal(key, error.shape)) + error.mean()
+
+    def distance(a, b):
+        return sum(
+            scipy.stats.wasserstein_distance(a[..., c].ravel(), b[..., c].ravel())
+            for c in range(3)
+        )
+
+    spectra = [np.abs(np.fft.fft2(x, axes=(1, 2))) for x in (error, ideal)]
+    expected = np.abs(np.asarray(restored) - clean).mean() + 0.05 * (
+        distance(error, ideal) + 0.002 * distance(*spectra)
+    )
+    assert float(loss) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("which", ["translator", "wrapped"])
+def test_what_cannot_be_translated_for_is_said(recipe, tmp_path, draw_params, which):
+    config = {"name": "sevnet_s", **TINY, "wrapped": which == "wrapped"}
+    image = np.zeros((1, 8, 8, 3), np.float32)
+    params = draw_params(create_model(**config), image)
+    about = {"denoiser_sha256": "0"} if which == "translator" else {}
+    weights.save_weights(tmp_path / "w.safetensors", params, config, about)
+    wrong = dataclasses.replace(recipe, denoiser=str(tmp_path / "w.safetensors"))
+    with pytest.raises(ValueError, match=which):
+        make_objective(wrong)
+
+
+def test_a_translator_goes_on_where_it_was_stopped(recipe, tmp_path):
+    short = dataclasses.replace(recipe, steps=2, schedule="constant")
+    long = dataclasses.replace(recipe, schedule="constant")
+    train(long, tmp_path / "whole")
+    train(short, tmp_path / "parts")
+    train(long, tmp_path / "parts", accept_changes=True)
+    first, second = (
+        weights.load_weights(tmp_path / name / "weights.safetensors").params
+        for name in ("whole", "parts")
+    )
+    chex.assert_trees_all_equal(first, second)
 
 
 def test_a_step_leaves_the_denoiser_as_it_is(recipe, rng):

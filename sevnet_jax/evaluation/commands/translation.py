@@ -49,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.show > len(found):
         raise ValueError(f"there are {len(found)} pairs, so no number {args.show}")
     weights = join(load_named(args.translator), load_named(args.weights))
-    inputs = (given for scene in found for given in scene.inputs())
-    result = translation.study(weights, inputs, args.show - 1)
+    result = translation.study(weights, found, args.show - 1)
     reference = result.example.pixels["reference"]
     crop = crop or compare.find_crop(reference)
     compare.check_crop(crop, *reference.shape[:2])
