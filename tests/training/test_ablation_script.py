@@ -98,6 +98,7 @@ def test_a_run_that_diverged_is_recorded(script, argv, tmp_path, monkeypatch):
     assert run["means"] == {}
 
 
+@pytest.mark.slow
 def test_one_row_is_really_trained_scored_and_drawn(
     script, argv, tmp_path, monkeypatch
 ):
