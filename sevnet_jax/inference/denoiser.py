@@ -143,6 +143,7 @@ class Denoiser:
         rows, columns = tiling.plan(
             *padded.shape[:2], margin, model.multiple, self.tile_pixels
         )
+        scale = np.float64(strength * spread * unit)
         blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
         result = np.zeros(
             padded.shape, _blending_type(image.dtype) if fast else image.dtype
@@ -151,12 +152,14 @@ class Denoiser:
         for r, c in progress(windows):
             row, column = rows[r], columns[c]
             seen = np.s_[row.start : row.stop, column.start : column.stop]
-            noisy = ((padded[seen] / unit - centre) / spread).astype(np.float32)
-            residual = self._find_residual(noisy, ensemble).astype(np.float64)
-            residual *= strength * spread * unit
+            noisy = padded[seen] / unit
+            noisy -= centre
+            noisy /= spread
+            noisy = noisy.astype(np.float32)
+            residual = self._find_residual(noisy, ensemble)
             if fast:
                 weight = blend_rows[r][:, None, None] * blend_columns[c][None, :, None]
-                result[seen] += weight * (padded[seen] + residual)
+                result[seen] += weight * (padded[seen] + residual * scale)
                 continue
             kept = np.s_[
                 row.keep_start : row.keep_stop, column.keep_start : column.keep_stop
@@ -165,7 +168,7 @@ class Denoiser:
                 row.keep_start - row.start : row.keep_stop - row.start,
                 column.keep_start - column.start : column.keep_stop - column.start,
             ]
-            restored = padded[kept] + residual[inside]
+            restored = padded[kept] + residual[inside] * scale
             result[kept] = _to_type(restored, image.dtype)
         result = result[:height, :width]
         return _to_type(result, image.dtype) if fast else result
