@@ -68,13 +68,16 @@ def load(folder: str | Path) -> dict[str, Run]:
 def choose(runs: Mapping[str, Run]) -> dict[str, Run]:
     """Returns the runs that count: of each row and seed the best on held-out photos.
 
-    A seed that stays late is left out if another of its row does not.
+    Of 1a the first trial: the others are controls, or rows that came early would be
+    held against a longer training. A seed that stays late is left out if another of
+    its row does not.
     """
     best: dict[tuple[str, int], str] = {}
     for name, run in runs.items():
         key = (run["row"], run["seed"])
         score = run["held_out"]
-        if score is None:
+        trial = Trial(run["learning_rate"], run["steps"])
+        if score is None or (run["row"] == OURS and trial != TRIALS[0]):
             continue
         if key not in best or score > runs[best[key]]["held_out"]:
             best[key] = name

@@ -36,6 +36,14 @@ def test_of_several_trials_the_best_on_held_out_photos_counts(write_run):
     assert list(study.choose(study.load(folder))) == ["b"]
 
 
+def test_longer_trainings_of_1a_are_controls_only(write_run):
+    write_run("a", "1a", held_out=31.0)
+    folder = write_run("b", "1a", held_out=31.5, steps=12000)
+    runs = study.load(folder)
+    assert list(study.choose(runs)) == ["a"]
+    assert "| 1a | 0 | 0.0015 | 12000 | 31.50 | no |" in study.format_study(runs)
+
+
 def test_a_late_seed_is_left_out_if_another_is_not(write_run):
     write_run("1a", "1a")
     write_run("2b_0", "2b", 0, held_out=30.9)
