@@ -1,14 +1,13 @@
 """The convolution, by the program that is fastest on each platform.
 
 XLA's own runs everywhere. On CPUs a kernel as large as its stride is a matrix product,
-and where gradients are asked for, 3x3 kernels of many channels go by Winograd's
-products, which take longer to compile. Each platform differentiates its own program.
+and 3x3 kernels of many channels go by Winograd's products. Each platform differentiates
+its own program.
 For XLA's convolutions to be fast on CPUs, compile with
 `sevnet_jax.runtime.compiler_options()`.
 """
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +17,11 @@ from sevnet_jax.models import winograd
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 # Winograd's products save time where there are many channels: with fewer, and more
-# pixels over the batch, the changes of basis cost what the products save.
-WINOGRAD_CHANNELS = 96
+# pixels over the batch, the changes of basis cost what the products save. They take
+# longer to compile, so where no gradients are asked for they must save more.
 WINOGRAD_PIXELS = 2**14
+WINOGRAD_CHANNELS = 192
+WINOGRAD_CHANNELS_IN_TRAINING = 96
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
@@ -28,11 +29,12 @@ def convolve(
     x: Array, kernel: Array, stride: int, transposed: bool, precision: str | None
 ) -> Array:  # [B, H, W, I], [h, w, I, O] -> [B, H', W', O]
     """Zero-padded; transposed, each pixel writes itself times the kernel."""
+    static = (stride, transposed, precision)
     return lax.platform_dependent(
         x,
         kernel,
-        cpu=functools.partial(_convolve_on_cpu, stride, transposed, precision),
-        default=functools.partial(_convolve_by_xla, stride, transposed, precision),
+        cpu=functools.partial(_convolve_on_cpu, *static, channels=WINOGRAD_CHANNELS),
+        default=functools.partial(_convolve_by_xla, *static),
     )
 
 
@@ -66,17 +68,8 @@ def _differentiate(program, stride, transposed, precision, x, kernel, cotangent)
     return jax.vjp(fn, x, kernel)[1](cotangent)
 
 
-def _train_on_cpu(stride, transposed, precision, x, kernel):
-    usual = (kernel.shape[0], stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
-    known = all(isinstance(side, int) for side in x.shape)  # not symbols
-    if (
-        usual
-        and known
-        and x.shape[-1] >= WINOGRAD_CHANNELS
-        and math.prod(x.shape[:3]) <= WINOGRAD_PIXELS
-    ):
-        return winograd.convolve(x, kernel, precision)
-    return _convolve_on_cpu(stride, transposed, precision, x, kernel)
+def _train_on_cpu(*args):
+    return _convolve_on_cpu(*args, channels=WINOGRAD_CHANNELS_IN_TRAINING)
 
 
 def _convolve_by_xla(stride, transposed, precision, x, kernel):
@@ -95,9 +88,18 @@ def _convolve_by_xla(stride, transposed, precision, x, kernel):
     )
 
 
-def _convolve_on_cpu(stride, transposed, precision, x, kernel):
+def _convolve_on_cpu(stride, transposed, precision, x, kernel, *, channels):
     size, _, inputs, outputs = kernel.shape
     batch, height, width, _ = x.shape
+    usual = (size, stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
+    known = all(isinstance(side, int) for side in x.shape)  # not symbols
+    if (
+        usual
+        and known
+        and inputs >= channels
+        and batch * height * width <= WINOGRAD_PIXELS
+    ):
+        return winograd.convolve(x, kernel, precision)
     covered = transposed or (height % size == 0 and width % size == 0)
     if size != stride or not covered:
         return _convolve_by_xla(stride, transposed, precision, x, kernel)
