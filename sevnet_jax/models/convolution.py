@@ -38,6 +38,10 @@ def convolve(
     )
 
 
+# Both are jitted so that layers of one shape are traced once.
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def _forward(x, kernel, stride, transposed, precision):
     static = (stride, transposed, precision)
     y = lax.platform_dependent(
@@ -49,6 +53,7 @@ def _forward(x, kernel, stride, transposed, precision):
     return y, (x, kernel)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _backward(stride, transposed, precision, saved, cotangent):
     static = (stride, transposed, precision)
     return lax.platform_dependent(
