@@ -22,19 +22,16 @@ Run = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
-    """How a row is trained."""
+class Stage:
+    """A part of a row's training."""
 
     learning_rate: float
     steps: int
 
-    @property
-    def name(self) -> str:
-        return f"lr{self.learning_rate:g}_{self.steps}"
 
-
-# One after the other, until a row is as good as 1a in distribution; the same for all.
-TRIALS = (Trial(1.5e-3, 6000), Trial(5e-4, 6000), Trial(1.5e-3, 12000))
+# One after the other, each from the weights of the last, until a row is as good in
+# distribution as 1a was after the first; the same for all.
+STAGES = (Stage(1.5e-3, 6000), Stage(3e-3, 12000), Stage(1.5e-3, 12000))
 
 
 def is_close(score: float | None, wanted: float | None) -> bool:
@@ -53,7 +50,7 @@ def load(folder: str | Path) -> dict[str, Run]:
     for path in paths:
         try:
             runs[path.stem] = run = json.loads(path.read_text())
-            run["row"], run["seed"], run["held_out"]
+            run["row"], run["seed"], run["stage"], run["held_out"]
             images = {
                 data: {noise: mean["images"] for noise, mean in means.items()}
                 for data, means in run["means"].items()
@@ -68,18 +65,17 @@ def load(folder: str | Path) -> dict[str, Run]:
 def choose(runs: Mapping[str, Run]) -> dict[str, Run]:
     """Returns the runs that count: of each row and seed the best on held-out photos.
 
-    Of 1a the first trial: the others are controls, or rows that came early would be
+    Of 1a the first stage: the others are controls, or rows that came early would be
     held against a longer training. A seed that stays late is left out if another of
     its row does not.
     """
     best: dict[tuple[str, int], str] = {}
     for name, run in runs.items():
         key = (run["row"], run["seed"])
-        score = run["held_out"]
-        trial = Trial(run["learning_rate"], run["steps"])
-        if score is None or (run["row"] == OURS and trial != TRIALS[0]):
+        control = run["row"] == OURS and run["stage"] > 0
+        if control or not run["means"]:
             continue
-        if key not in best or score > runs[best[key]]["held_out"]:
+        if key not in best or run["held_out"] > runs[best[key]]["held_out"]:
             best[key] = name
     scores = {key: runs[name]["held_out"] for key, name in best.items()}
     wanted = {seed: score for (row, seed), score in scores.items() if row == OURS}
@@ -135,7 +131,8 @@ def format_training(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> str:
             key=lambda item: (order.index(item[1]["row"]), item[1]["seed"], item[0]),
         )
     ]
-    header = ["row", "seed", "learning rate", "steps", "held-out photos, dB", "counts"]
+    header = ["row", "seed", "last learning rate", "steps in all"]
+    header += ["held-out photos, dB", "counts"]
     return format_markdown(header, cells)
 
 
@@ -143,7 +140,7 @@ def format_study(runs: Mapping[str, Run]) -> str:
     """Returns all tables in Markdown."""
     chosen = choose(runs)
     diverged = {run["row"] for run in runs.values()} - {
-        run["row"] for run in chosen.values()
+        run["row"] for run in runs.values() if run["held_out"] is not None
     }
     parts = []
     for data, images in find_sets(chosen).items():

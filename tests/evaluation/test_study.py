@@ -21,7 +21,8 @@ def write_run(tmp_path):
             for noise in PAPER_COLUMNS
         }
         means["gaussian:20"]["psnr"] = inside
-        run = {"row": row, "seed": seed, "learning_rate": 1.5e-3, "steps": 6000}
+        run = {"row": row, "seed": seed, "stage": 0}
+        run |= {"learning_rate": 1.5e-3, "steps": 6000}
         run |= {"held_out": held_out, "means": {"Kodak24": means}, **changes}
         (tmp_path / f"{name}.json").write_text(json.dumps(run))
         return tmp_path
@@ -29,19 +30,27 @@ def write_run(tmp_path):
     return write
 
 
-def test_of_several_trials_the_best_on_held_out_photos_counts(write_run):
+def test_of_several_stages_the_best_on_held_out_photos_counts(write_run):
     write_run("a", "2f", held_out=30.0)
-    write_run("b", "2f", held_out=31.0, steps=12000)
-    folder = write_run("c", "2f", held_out=None, means={})
+    write_run("b", "2f", held_out=31.0, stage=1)
+    write_run("c", "2f", held_out=30.9, stage=2, means={})
+    folder = write_run("d", "2f", held_out=None, stage=2, means={})
     assert list(study.choose(study.load(folder))) == ["b"]
+
+
+def test_a_row_that_was_not_scored_yet_did_not_diverge(write_run):
+    write_run("1a", "1a")
+    text = study.format_study(study.load(write_run("2c", "2c", means={})))
+    assert "| 2c | 0 | 0.0015 | 6000 | 31.00 | no |" in text
+    assert "diverged" not in text
 
 
 def test_longer_trainings_of_1a_are_controls_only(write_run):
     write_run("a", "1a", held_out=31.0)
-    folder = write_run("b", "1a", held_out=31.5, steps=12000)
+    folder = write_run("b", "1a", held_out=31.5, stage=1, steps=18000)
     runs = study.load(folder)
     assert list(study.choose(runs)) == ["a"]
-    assert "| 1a | 0 | 0.0015 | 12000 | 31.50 | no |" in study.format_study(runs)
+    assert "| 1a | 0 | 0.0015 | 18000 | 31.50 | no |" in study.format_study(runs)
 
 
 def test_a_late_seed_is_left_out_if_another_is_not(write_run):

@@ -1,4 +1,4 @@
-"""benchmarks/ablations.py: rows are trained, tried again if late, scored, kept."""
+"""benchmarks/ablations.py: rows are trained, go on if late, scored, kept."""
 
 import json
 import runpy
@@ -33,54 +33,68 @@ def argv(rng, tmp_path):
     return [f"--{key}={tmp_path / value}" for key, value in options.items()]
 
 
-def test_a_late_row_is_tried_again_and_everything_is_kept(
+def test_a_late_row_goes_on_and_everything_is_kept(
     script, argv, tmp_path, monkeypatch, capsys
 ):
-    trials = (study.Trial(1.5e-3, 1), study.Trial(1e-4, 2))
-    monkeypatch.setattr(study, "TRIALS", trials)
-    scores = {"1a": 31.0, "2b": 30.9, "2e": 30.0}  # 2e is late
+    stages = [study.Stage(1.5e-3, 1), study.Stage(3e-3, 2), study.Stage(1e-3, 4)]
+    monkeypatch.setattr(study, "STAGES", stages)
+    scores = {"1a": [31.0] * 3, "2b": [30.9], "2e": [29.0, None, 30.0]}  # 2e is late
 
     def read_held_out(folder, recipe):
-        return scores[folder.name.partition("_")[0]]
+        row, _, stage = folder.name.split("_")
+        return scores[row][int(stage[-1])]
 
-    monkeypatch.setitem(script["run"].__globals__, "read_held_out", read_held_out)
-    monkeypatch.setitem(script["run"].__globals__, "REPEATED", ("1a", "2b"))
+    monkeypatch.setitem(script["main"].__globals__, "read_held_out", read_held_out)
+    monkeypatch.setitem(script["main"].__globals__, "REPEATED", ("1a", "2b"))
     # Training is tested elsewhere: here, which recipes are asked for.
     asked = []
 
     def train(recipe, folder, terminal):
-        asked.append((folder.name, recipe.seed, recipe.learning_rate, recipe.steps))
+        start = recipe.init_weights.rpartition("/")[2]
+        asked.append((folder.name, recipe.seed, recipe.learning_rate, start))
+        if folder.name == "2e_seed0_stage1":
+            raise script["Diverged"]("no finite gradient")
         model = create_model("sevnet_s", width=4, blocks=(1,), bottleneck=0)
         params = model.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
         config = {"name": "sevnet_s", "width": 4, "blocks": [1], "bottleneck": 0}
         save_weights(folder / "weights.safetensors", params, config, {})
         return types.SimpleNamespace(step=recipe.steps)
 
-    monkeypatch.setitem(script["run"].__globals__, "train", train)
+    monkeypatch.setitem(script["main"].__globals__, "train", train)
     assert script["main"]([*argv, "--rows", "2b", "2e"]) == 0
-    first, second = (trial.name for trial in trials)
     assert asked == [
-        (f"1a_seed0_{first}", 0, 1.5e-3, 1),
-        (f"2b_seed0_{first}", 0, 1.5e-3, 1),
-        (f"2e_seed0_{first}", 0, 1.5e-3, 1),
-        (f"2e_seed0_{second}", 0, 1e-4, 2),
-        (f"1a_seed1_{first}", 1, 1.5e-3, 1),
-        (f"2b_seed1_{first}", 1, 1.5e-3, 1),
-        (f"1a_seed0_{second}", 0, 1e-4, 2),
+        ("1a_seed0_stage0", 0, 1.5e-3, ""),
+        ("2b_seed0_stage0", 0, 1.5e-3, ""),
+        ("2e_seed0_stage0", 0, 1.5e-3, ""),
+        ("2e_seed0_stage1", 10, 3e-3, "2e_seed0_stage0"),
+        ("2e_seed0_stage2", 20, 1e-3, "2e_seed0_stage0"),  # the last that came through
+        ("1a_seed1_stage0", 1, 1.5e-3, ""),
+        ("2b_seed1_stage0", 1, 1.5e-3, ""),
+        ("1a_seed0_stage1", 10, 3e-3, "1a_seed0_stage0"),
+        ("1a_seed0_stage2", 20, 1e-3, "1a_seed0_stage1"),
     ]
     files = sorted((tmp_path / "out").glob("*.json"))
     assert sorted(name for name, *_ in asked) == [file.stem for file in files]
-    run = json.loads(files[0].read_text())
-    assert list(run["means"]["set"]) == list(PAPER_COLUMNS)
+    runs = study.load(tmp_path / "out")
+    scored = [name for name, run in runs.items() if run["means"]]
+    assert scored == [
+        "1a_seed0_stage0",
+        "1a_seed1_stage0",
+        "2b_seed0_stage0",
+        "2b_seed1_stage0",
+        "2e_seed0_stage2",
+    ]
+    assert list(runs["2e_seed0_stage2"]["means"]["set"]) == list(PAPER_COLUMNS)
+    assert runs["2e_seed0_stage2"]["steps"] == 1 + 4
     assert str(tmp_path) not in files[0].read_text()
-    assert "2e" in study.format_study(study.load(tmp_path / "out"))
+    assert "| 2e | 0 | 0.003 | 3 | diverged | no |" in study.format_study(runs)
 
     before = [file.stat().st_mtime_ns for file in files]
     assert script["main"]([*argv, "--rows", "2b", "2e"]) == 0
-    assert len(asked) == 7  # nothing is trained again
+    assert len(asked) == 9  # nothing is trained again
     assert [file.stat().st_mtime_ns for file in files] == before
 
-    monkeypatch.setitem(script["run"].__globals__, "PRESET", "sevnet_s")
+    monkeypatch.setitem(script["main"].__globals__, "PRESET", "sevnet_s")
     assert script["main"]([*argv, "--rows", "2b"]) == 2
     assert "is of a run with other settings" in capsys.readouterr().err
 
@@ -89,11 +103,11 @@ def test_a_run_that_diverged_is_recorded(script, argv, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise script["Diverged"]("no finite gradient")
 
-    monkeypatch.setitem(script["run"].__globals__, "train", fail)
-    monkeypatch.setattr(study, "TRIALS", study.TRIALS[:1])
+    monkeypatch.setitem(script["main"].__globals__, "train", fail)
+    monkeypatch.setattr(study, "STAGES", study.STAGES[:1])
     assert script["main"]([*argv, "--rows", "unscaled"]) == 0
-    name = f"unscaled_seed0_{study.TRIALS[0].name}"
-    run = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    path = tmp_path / "out" / "unscaled_seed0_stage0.json"
+    run = json.loads(path.read_text())
     assert run["held_out"] is None
     assert run["means"] == {}
 
@@ -102,15 +116,14 @@ def test_a_run_that_diverged_is_recorded(script, argv, tmp_path, monkeypatch):
 def test_one_row_is_really_trained_scored_and_drawn(
     script, argv, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(study, "TRIALS", (study.Trial(1.5e-3, 1),))
-    monkeypatch.setitem(script["run"].__globals__, "DRAWN", ("1a",))
-    monkeypatch.setitem(script["run"].__globals__, "REPEATED", ())
+    monkeypatch.setattr(study, "STAGES", (study.Stage(1.5e-3, 1),))
+    monkeypatch.setitem(script["main"].__globals__, "DRAWN", ("1a",))
+    monkeypatch.setitem(script["main"].__globals__, "REPEATED", ())
     script["run_all"].__globals__["ROWS"] = ("1a",)
     assert script["main"]([*argv, "--rows", "1a"]) == 0
     runs = study.load(tmp_path / "out")
-    recipe = runs[f"1a_seed0_{study.TRIALS[0].name}"]["provenance"]["network"][
-        "training"
-    ]["recipe"]
+    provenance = runs["1a_seed0_stage0"]["provenance"]
+    recipe = provenance["network"]["training"]["recipe"]
     assert recipe["source"] == "photos"
     assert recipe["seed"] == 0
     assert recipe["model"]["name"] == "sevnet_xs"
