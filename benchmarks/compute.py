@@ -9,7 +9,6 @@ each other's memory and threads.
 
 import argparse
 import dataclasses
-import functools
 import json
 import subprocess
 import sys
@@ -19,18 +18,18 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import optax
 import torch
-import torch_sevnet
 import training
+from both_libraries import (
+    LAYOUTS,
+    check_agreement,
+    draw,
+    make_jax_runner,
+    make_torch_runner,
+)
 
-from sevnet_jax import create_model
 from sevnet_jax.evaluation.complexity import count_macs
 from sevnet_jax.evaluation.report import format_table
-from sevnet_jax.runtime import compiler_options
-
-LAYOUTS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,85 +50,6 @@ CASES = (
 
 MEMORY_CASE = CASES[1]
 RUNS_A_TURN = 3
-
-
-def l1(model, params, noisy, clean):
-    return jnp.abs(model.apply(params, noisy) - clean).mean()
-
-
-def make_jax_runner(model, params, noisy, clean, train) -> tuple[Callable, float]:
-    """A function that runs one step, and the seconds that compiling it took."""
-    start = time.perf_counter()
-    if not train:
-        forward = jax.jit(model.apply, compiler_options=compiler_options())
-        forward = forward.lower(params, noisy).compile()
-        seconds = time.perf_counter() - start
-        return lambda: jax.block_until_ready(forward(params, noisy)), seconds
-    optimizer = optax.adam(1e-4)
-
-    @functools.partial(
-        jax.jit, donate_argnums=(0, 1), compiler_options=compiler_options()
-    )
-    def step(params, state, noisy, clean):
-        loss, grads = jax.value_and_grad(functools.partial(l1, model))(
-            params, noisy, clean
-        )
-        updates, state = optimizer.update(grads, state)
-        return optax.apply_updates(params, updates), state, loss
-
-    held = [jax.tree.map(jnp.copy, params), optimizer.init(params)]
-    compiled = step.lower(*held, noisy, clean).compile()
-    seconds = time.perf_counter() - start
-
-    def run():
-        held[0], held[1], loss = compiled(*held, noisy, clean)
-        jax.block_until_ready(loss)
-        jax.block_until_ready(held[0])
-
-    return run, seconds
-
-
-def make_torch_runner(model, params, noisy, clean, train, layout) -> Callable:
-    tensors = torch_sevnet.convert_params(params, layout)
-    noisy, clean = (to_torch(a, layout) for a in (noisy, clean))
-    if not train:
-
-        def forward():
-            with torch.inference_mode():
-                torch_sevnet.restore(model, tensors, noisy)
-
-        return forward
-    optimizer = torch.optim.Adam(jax.tree.leaves(tensors), lr=1e-4)
-
-    def step():
-        optimizer.zero_grad()
-        (torch_sevnet.restore(model, tensors, noisy) - clean).abs().mean().backward()
-        optimizer.step()
-
-    return step
-
-
-def to_torch(x, layout):
-    x = torch.from_numpy(np.array(x).transpose(0, 3, 1, 2).copy())
-    return x.contiguous(memory_format=layout)
-
-
-def check_agreement(model, params, noisy, clean) -> float:
-    """The largest relative difference of outputs and gradients."""
-    grads = jax.jit(jax.grad(functools.partial(l1, model)))(params, noisy, clean)
-    output = jax.jit(model.apply)(params, noisy)
-    tensors = torch_sevnet.convert_params(params, torch.contiguous_format)
-    theirs = torch_sevnet.restore(model, tensors, to_torch(noisy, LAYOUTS["NCHW"]))
-    (theirs - to_torch(clean, LAYOUTS["NCHW"])).abs().mean().backward()
-    theirs = theirs.detach().numpy().transpose(0, 2, 3, 1)
-    errors = [np.abs(theirs - output).max() / np.abs(output).max()]
-    converted = torch_sevnet.convert_params(grads, torch.contiguous_format)
-    for ours, tensor in zip(
-        jax.tree.leaves(converted), jax.tree.leaves(tensors), strict=True
-    ):
-        ours = ours.detach()
-        errors.append(float((ours - tensor.grad).abs().max() / ours.abs().max()))
-    return float(max(errors))
 
 
 def time_alternating(runners: dict[str, Callable], rounds: int) -> dict[str, float]:
@@ -157,19 +77,9 @@ def measure_gemm(size: int = 2048) -> float:
     return 2 * size**3 / min(time_alternating(runners, 5).values())
 
 
-def draw_case(case: Case, **changes):
-    """The model, its parameters, a noisy and a clean batch."""
-    model = create_model(case.preset, **changes)
-    rng = np.random.default_rng(0)
-    clean = jnp.asarray(rng.uniform(size=case.shape), "float32")
-    noisy = clean + jnp.asarray(rng.normal(size=case.shape) * 0.05, "float32")
-    params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), noisy[:, :8, :8])
-    return model, params, noisy, clean
-
-
 def measure_peak(kind: str) -> int:
     """Megabytes that this process needed at most for two steps of MEMORY_CASE."""
-    given = draw_case(MEMORY_CASE, remat=kind == "JAX, remat")
+    given = draw(MEMORY_CASE.preset, MEMORY_CASE.shape, remat=kind == "JAX, remat")
     if kind.startswith("JAX"):
         run, _ = make_jax_runner(*given, train=True)
     else:
@@ -224,7 +134,7 @@ class Worker:
 
 def serve(kind: str, case: Case) -> None:
     """What a worker does: says when it is ready, then a time for each line it gets."""
-    given = draw_case(case)
+    given = draw(case.preset, case.shape)
     seconds = 0.0
     if kind == "jax":
         run, seconds = make_jax_runner(*given, case.train)
@@ -239,7 +149,7 @@ def serve(kind: str, case: Case) -> None:
 
 
 def run_case(case: Case, rounds: int) -> dict:
-    model, params, noisy, clean = draw_case(case)
+    model, params, noisy, clean = draw(case.preset, case.shape)
     small = tuple(a[:, :32, :32] for a in (noisy, clean))
     error = check_agreement(model, params, *small)
     workers = {kind: Worker(kind, case) for kind in ("jax", *LAYOUTS)}
@@ -268,7 +178,9 @@ def run_case(case: Case, rounds: int) -> dict:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5, help="best of so many (5)")
     parser.add_argument("--only", help="a preset's name")
     parser.add_argument("--json", action="store_true")
@@ -314,6 +226,7 @@ def main(argv: list[str] | None = None) -> int:
     header = ["case", "ratio", "goal", "JAX s", *(f"{n} s" for n in LAYOUTS)]
     print(format_table([*header, "GFLOP/s", "of peak", "compile s", "diff"], rows))
     print(training.describe_loop(loop))
+    print("GFLOP/s: as if 3x3 convolutions took all products; Winograd's take fewer")
     needed = ", ".join(f"{kind} {megabytes}" for kind, megabytes in peaks.items())
     shape = "x".join(map(str, MEMORY_CASE.shape[:3]))
     print(f"peak MB of a {MEMORY_CASE.preset} train step, {shape}: {needed}")
