@@ -39,7 +39,8 @@ from sevnet_jax.training.loop import Diverged, train
 from sevnet_jax.training.recipe import Recipe, from_mapping, make_ablation
 
 PRESET = "sevnet_xs"
-ROWS = (*ABLATIONS, "unet_relu", "1a_wrapped", "2f_wrapped")
+NARROW = "_narrow"  # behind a row's name: half the width, a quarter of the operations
+ROWS = (*ABLATIONS, "unet_relu", "1a_wrapped", "2f_wrapped", f"1a{NARROW}")
 REPEATED = ("1a", "2b", "2e", "2f")  # with a second seed
 DRAWN = ("1a", "unet_relu", "2f")
 HELD_OUT = 20  # images
@@ -180,7 +181,10 @@ def make_recipe(
         "validation_size": 256,
         "validation_noises": (ablation.IN_DISTRIBUTION,),
     }
-    return from_mapping(make_ablation(row, PRESET, **keys))
+    config = make_ablation(row.removesuffix(NARROW), PRESET, **keys)
+    if row.endswith(NARROW):
+        config.model.width //= 2
+    return from_mapping(config)
 
 
 def read_held_out(folder: Path, recipe: Recipe) -> float:

@@ -52,6 +52,7 @@ DESCRIPTIONS = {
     "unet_relu": "(baseline)",
     "1a_wrapped": "ours wrapped",
     "2f_wrapped": "LN, GELU wrapped",
+    "1a_narrow": "ours, half as wide",
 }
 DESIGN = ("normalization", "gate", "pre_normalization", "expansion")
 

@@ -145,6 +145,12 @@ def test_a_late_row_on_either_side_says_nothing(write_run, runs):
     assert found["2e - 2d"][-1] == "2d not converged: says nothing"
 
 
+def test_a_smaller_network_may_be_behind_in_distribution(write_run, runs):
+    write_run("2f", "2f", outside=24.0)
+    folder = write_run("narrow", "1a_narrow", inside=29.5, outside=24.8)
+    assert read_verdicts(study.load(folder))["2f - 1a_narrow"][-1] == "yes"
+
+
 def test_the_papers_numbers_stand_beside_its_own_set_only(runs):
     for run in runs.values():
         if run["means"]:

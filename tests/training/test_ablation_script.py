@@ -99,6 +99,14 @@ def test_a_late_row_goes_on_and_everything_is_kept(
     assert "is of a run with other settings" in capsys.readouterr().err
 
 
+def test_a_narrow_row_has_half_the_width(script):
+    args = types.SimpleNamespace(photos="photos", held_out="held")
+    wide, narrow = (
+        script["make_recipe"](args, row, 0, 0, None) for row in ("1a", "1a_narrow")
+    )
+    assert narrow.model == {**wide.model, "width": wide.model["width"] // 2}
+
+
 def test_a_run_that_diverged_is_recorded(script, argv, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise script["Diverged"]("no finite gradient")
