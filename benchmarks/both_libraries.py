@@ -90,8 +90,9 @@ def to_torch(x, layout):
 
 def check_agreement(model, params, noisy, clean) -> float:
     """The largest relative difference of outputs and gradients."""
-    grads = jax.jit(jax.grad(functools.partial(l1, model)))(params, noisy, clean)
-    output = jax.jit(model.apply)(params, noisy)
+    jit = functools.partial(jax.jit, compiler_options=compiler_options())
+    grads = jit(jax.grad(functools.partial(l1, model)))(params, noisy, clean)
+    output = jit(model.apply)(params, noisy)
     tensors = torch_sevnet.convert_params(params, torch.contiguous_format)
     theirs = torch_sevnet.restore(model, tensors, to_torch(noisy, LAYOUTS["NCHW"]))
     (theirs - to_torch(clean, LAYOUTS["NCHW"])).abs().mean().backward()

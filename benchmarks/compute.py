@@ -50,6 +50,7 @@ CASES = (
 
 MEMORY_CASE = CASES[1]
 RUNS_A_TURN = 3
+SAME = 1e-4  # relative; the two libraries' outputs and gradients must be closer
 
 
 def time_alternating(runners: dict[str, Callable], rounds: int) -> dict[str, float]:
@@ -152,6 +153,8 @@ def run_case(case: Case, rounds: int) -> dict:
     model, params, noisy, clean = draw(case.preset, case.shape)
     small = tuple(a[:, :32, :32] for a in (noisy, clean))
     error = check_agreement(model, params, *small)
+    if not error < SAME:
+        sys.exit(f"{case.preset}: outputs or gradients differ by {error:.1e}")
     workers = {kind: Worker(kind, case) for kind in ("jax", *LAYOUTS)}
     best = dict.fromkeys(workers, float("inf"))
     for _ in range(rounds):

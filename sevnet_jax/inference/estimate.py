@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-SIDE = 256  # of the image whose operations are counted
+SIDE = 2048  # of the image whose operations are counted: as large as tiles are
 PRODUCT = 1024  # rows and columns of the matrices whose product is timed
 # Of the speed of a matrix product; some is lost to the overlap of tiles.
 REACHED = 0.75

@@ -83,7 +83,8 @@ class SEVNet(nn.Module):
     def reach(self) -> int:
         """How many pixels around an aligned block its output depends on.
 
-        Aligned: its sides lie on multiples of `multiple`, as this number does.
+        Aligned: its sides lie on multiples of `multiple`, as this number does. Rounding
+        errors, and so a NaN, may go further (winograd.py).
         """
         block = 3 if self.gate.startswith("igm") else 2  # its 3x3 convolutions in a row
         sides = [self.stem * 2**scale for scale in range(len(self.blocks) + 1)]

@@ -4,7 +4,8 @@ A tile of 2x2 outputs sees 4x4 inputs. Inputs and kernel are taken to a basis of
 in which the convolution is a product (Winograd 1980; Lavin & Gray, CVPR 2016): for
 each of the 16 one matrix product over the channels, of all tiles at once. Both
 gradients are products in the same basis. It has the factors 1 and 1/2 only, so powers
-of two stay exact.
+of two stay exact. The rounding of a large value, or a NaN, spoils all that its tile
+sees, not its 3x3 neighbours alone.
 """
 
 import functools

@@ -132,3 +132,10 @@ def test_symbols_for_sides_are_left_to_xla():
     loss = lambda x, k: (ops.convolve(x, k) ** 2).sum()  # noqa: E731
     program = export.export(jax.jit(jax.grad(loss, 1)))(x, kernel)
     assert "stablehlo.convolution(" in program.mlir_module()
+
+
+def test_symbols_for_sides_are_left_to_xla_without_gradients_too():
+    x = jax.ShapeDtypeStruct(export.symbolic_shape("b, h, w, 192"), jnp.float32)
+    kernel = jax.ShapeDtypeStruct((3, 3, 192, 4), jnp.float32)
+    program = export.export(jax.jit(ops.convolve))(x, kernel)
+    assert "stablehlo.convolution(" in program.mlir_module()

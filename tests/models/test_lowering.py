@@ -1,5 +1,7 @@
 """Every preset lowers for accelerators that are not here, with XLA's convolution."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -27,10 +29,15 @@ def test_forward_and_gradient_lower(name, platform):
     assert program.platforms == (platform,)
     if platform == "cpu":
         return
-    # Forward, input gradient and kernel gradient of each; the head has no input to
-    # differentiate. No matrix product stands in for any of them.
+    # Layers of one shape share a program: one convolution forward, two backward, but
+    # for the head, which has no input to differentiate. No matrix product stands in
+    # for any of them.
     kernels = [leaf for leaf in jax.tree.leaves(params) if len(leaf.shape) == 4]
     text = program.mlir_module()
-    assert text.count("stablehlo.convolution(") == 3 * len(kernels) - 1
+    for direction in ("forward", "backward"):
+        assert len(re.findall(rf"call @_{direction}\w*\(", text)) == len(kernels)
+    shapes = len(re.findall(r"func private @_forward\w*\(", text))
+    assert 5 < shapes < len(kernels)
+    assert text.count("stablehlo.convolution(") == 3 * shapes - 1
     assert "stablehlo.dot_general" not in text
     assert "stablehlo.custom_call" not in text

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sevnet_jax import equivariance
+from sevnet_jax import create_model, equivariance
 from sevnet_jax.models import convolution, ops, winograd
 
 SHAPES = [(2, 8, 6, 5), (1, 7, 9, 3), (1, 1, 1, 2), (3, 1, 4, 2), (1, 2, 5, 7)]
@@ -83,14 +83,57 @@ def test_vmap_and_second_derivatives_work(rng):
     )
 
 
-def test_training_takes_it_where_there_are_many_channels(rng, monkeypatch):
+@pytest.fixture
+def without_winograd(monkeypatch):
+    """A function that leaves all convolutions to XLA until the end of the test."""
+
+    def forbid():
+        monkeypatch.setattr(convolution, "WINOGRAD_PIXELS", 0)
+        jax.clear_caches()
+
+    yield forbid
+    monkeypatch.undo()
+    jax.clear_caches()
+
+
+def find_error(ours, theirs):
+    return max(
+        float(np.abs(a - b).max() / np.abs(b).max())
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True)
+    )
+
+
+def test_training_takes_it_where_there_are_many_channels(rng, without_winograd):
     """Through the one convolution of the models, against XLA's."""
     x, kernel = draw(rng, (2, 6, 7, 96)), draw(rng, (3, 3, 96, 3))
     gradients = jax.grad(lambda x, k: (ops.convolve(x, k) ** 2).sum(), (0, 1))
     ours = jax.jit(gradients)(x, kernel)
-    monkeypatch.setattr(convolution, "WINOGRAD_CHANNELS_IN_TRAINING", 97)
-    jax.clear_caches()
-    theirs = jax.jit(gradients)(x, kernel)
-    for a, b in zip(ours, theirs, strict=True):
-        error = np.abs(a - b).max() / np.abs(b).max()
-        assert 0 < error < 5e-6  # 0: both were the same program
+    without_winograd()
+    # 0: both were the same program.
+    assert 0 < find_error(ours, jax.jit(gradients)(x, kernel)) < 5e-6
+
+
+def test_values_take_it_where_there_are_more(rng, without_winograd):
+    x, kernel = draw(rng, (2, 5, 7, 192)), draw(rng, (3, 3, 192, 8))
+    apply = lambda x: ops.convolve(x, kernel)  # noqa: E731
+    equivariance.assert_homogeneous(apply, x)
+    ours = jax.jit(apply)(x)
+    chex.assert_trees_all_close(jax.vmap(apply)(x[:, None])[:, 0], ours, rtol=1e-4)
+    without_winograd()
+    assert 0 < find_error(ours, jax.jit(apply)(x)) < 5e-6
+
+
+def test_a_whole_network_gives_the_same_with_and_without(
+    rng, draw_params, without_winograd
+):
+    x = draw(rng, (1, 21, 35, 3))
+    model = create_model("sevnet_s", blocks=(1, 1), remat=True)
+    params = draw_params(model, x)
+
+    def run(params, x):
+        loss = lambda params: jnp.abs(model.apply(params, x)).mean()  # noqa: E731
+        return model.apply(params, x), jax.grad(loss)(params)
+
+    ours = jax.jit(run)(params, x)
+    without_winograd()
+    assert 0 < find_error(ours, jax.jit(run)(params, x)) < 1e-5
