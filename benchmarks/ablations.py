@@ -1,4 +1,4 @@
-"""Trains every row of the ablation with the same small budget, and scores them all.
+"""Trains every row of the ablation in the same stages, and scores them all.
 
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python benchmarks/ablations.py --photos FOLDER \
     --held_out FOLDER --test Kodak24 CBSD68 --workdir runs/rows --out docs/ablations
@@ -6,18 +6,16 @@ python eval.py study --runs docs/ablations --write docs/results.md
 
 A row that stays more than 0.3 dB behind 1a on held-out photos, at gaussian 20, goes on
 from its weights, in the same stages for every row, and its best is scored. 1a goes
-through all of them, as a control. Each stage leaves a JSON file in --out; the curve and
-the features of three rows are drawn there at the end. What was done already is not done
-again; runs that were stopped go on.
+through all of them, as a control, and is scored after each. Each stage leaves a JSON
+file in --out; the curve and the features of three rows are drawn there at the end. What
+was done already is not done again; runs that were stopped go on.
 """
 
 import argparse
 import json
 import logging
-import math
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from sevnet_jax.data.noise import PAPER_COLUMNS
@@ -72,46 +70,42 @@ def main(argv: list[str] | None = None) -> int:
 
 def run_all(args: argparse.Namespace) -> None:
     others = [row for row in args.rows if row != ablation.OURS]
-    for seed, repeated in ((0, others), (1, [r for r in others if r in REPEATED])):
-        wanted = train_stages(args, ablation.OURS, seed, math.inf, study.STAGES[:1])
-        for row in repeated:
-            train_stages(args, row, seed, wanted)
-    train_stages(args, ablation.OURS, 0, math.inf)
+    for seed, rows in ((0, others), (1, [row for row in others if row in REPEATED])):
+        (ours,) = train_stages(args, ablation.OURS, seed, stages=1)
+        score(args, ours)
+        for row in rows:
+            stages = 1 if row in study.SMALLER else len(study.STAGES)
+            found = train_stages(args, row, seed, stages, ours["held_out"])
+            ended = [run for run in found if run["held_out"] is not None]
+            if ended:
+                score(args, max(ended, key=lambda run: run["held_out"]))
+    for run in train_stages(args, ablation.OURS, 0, len(study.STAGES)):
+        score(args, run)
 
 
 def train_stages(
     args: argparse.Namespace,
     row: str,
     seed: int,
-    wanted: float | None,
-    stages: Sequence[study.Stage] | None = None,
-) -> float | None:
-    """Trains a row until it is close to `wanted`, and scores the best that it got.
-
-    Returns its score on held-out photos; None: training diverged.
-    """
-    best, done = None, None
-    for number, _ in enumerate(stages or study.STAGES):
-        run = train_stage(args, row, seed, number, done)
-        if run["held_out"] is None:
-            continue
-        done = run
-        if best is None or run["held_out"] > best["held_out"]:
-            best = run
-        if study.is_close(run["held_out"], wanted):
+    stages: int,
+    wanted: float | None = None,
+) -> list[dict]:
+    """Trains a row until it is close to `wanted` on held-out photos."""
+    found, last = [], None
+    for number in range(stages):
+        found.append(train_stage(args, row, seed, number, last))
+        if study.is_close(found[-1]["held_out"], wanted):
             break
-    if best is None:
-        return None
-    if not best["means"]:
-        score(args, best)
-    return best["held_out"]
+        if found[-1]["held_out"] is not None:
+            last = found[-1]
+    return found
 
 
 def train_stage(
     args: argparse.Namespace, row: str, seed: int, number: int, last: dict | None
 ) -> dict:
     """Trains one stage from the weights of the last; returns what is known of it."""
-    stage, name = study.STAGES[number], f"{row}_seed{seed}_stage{number}"
+    stage = study.STAGES[number]
     run = {
         "row": row,
         "seed": seed,
@@ -120,6 +114,7 @@ def train_stage(
         "steps": stage.steps + (last["steps"] if last else 0),
         "preset": PRESET,
     }
+    name = name_run(run)
     path = args.out / f"{name}.json"
     if path.exists():
         done = json.loads(path.read_text())
@@ -150,8 +145,11 @@ def name_run(run: dict) -> str:
 
 
 def score(args: argparse.Namespace, run: dict) -> None:
-    """Scores a trained run on all sets under all noises."""
+    """Scores a trained run on all sets under all noises, unless that was done."""
     found = [s for test in args.test for s in scenes.from_folder(test, PAPER_COLUMNS)]
+    sets = study.find_sets({"": run})
+    if run["held_out"] is None or sets == {s.data: s.set_size for s in found}:
+        return
     folder = args.workdir / name_run(run)
     (network,) = methods.open_methods([str(folder)])
     result = runner.run(found, [network], folder / "scores", seed=0)
@@ -211,6 +209,7 @@ def draw(args: argparse.Namespace) -> None:
     names = {run["row"]: name for name, run in counting if run["seed"] == 0}
     folders = [args.workdir / names[row] for row in DRAWN if row in names]
     if len(folders) < len(DRAWN):
+        print(f"no figures: they need seed 0 of {', '.join(DRAWN)}", file=sys.stderr)
         return
     photo = scenes.from_folder(args.test[0], PAPER_COLUMNS)[0].files[0]
     for command, source in (

@@ -159,9 +159,16 @@ def tabulate_differences(
 
 
 def format_rows(
-    rows: Sequence[Row], data: str, images: str, format_one: Callable[..., str]
+    rows: Sequence[Row],
+    data: str,
+    images: str,
+    format_one: Callable[..., str],
+    late: Sequence[str] | None = None,
 ) -> str:
-    """Returns scores, then differences to 1a, as `format_one(header, cells)` has it."""
+    """Returns scores, then differences to 1a, as `format_one(header, cells)` has it.
+
+    `late` are rows known not to have converged; if not given, these scores tell.
+    """
     parts = [
         f"{data}, {images}, PSNR / SSIM, {DESCRIPTION}",
         format_one(*tabulate(rows)),
@@ -176,8 +183,9 @@ def format_rows(
             format_one(*tabulate_differences(rows, data)),
             "",
         ]
-    ours = rows[names.index(OURS)]
-    late = [row.name for row in rows if not is_converged(row, ours)]
+    if late is None:
+        ours = rows[names.index(OURS)]
+        late = [row.name for row in rows if not is_converged(row, ours)]
     if late:
         parts.append(
             f"Not within {CONVERGED_WITHIN} dB of {OURS} at {IN_DISTRIBUTION}, so of "

@@ -33,7 +33,7 @@ def write_run(tmp_path):
 def test_of_several_stages_the_best_on_held_out_photos_counts(write_run):
     write_run("a", "2f", held_out=30.0)
     write_run("b", "2f", held_out=31.0, stage=1)
-    write_run("c", "2f", held_out=30.9, stage=2, means={})
+    write_run("c", "2f", held_out=31.5, stage=2, means={})
     folder = write_run("d", "2f", held_out=None, stage=2, means={})
     assert list(study.choose(study.load(folder))) == ["b"]
 
@@ -41,7 +41,7 @@ def test_of_several_stages_the_best_on_held_out_photos_counts(write_run):
 def test_a_row_that_was_not_scored_yet_did_not_diverge(write_run):
     write_run("1a", "1a")
     text = study.format_study(study.load(write_run("2c", "2c", means={})))
-    assert "| 2c | 0 | 0.0015 | 6000 | 31.00 | no |" in text
+    assert "| 2c | 0 | 0.0015 | 6000 | 31.00 | - | no |" in text
     assert "diverged" not in text
 
 
@@ -50,7 +50,9 @@ def test_longer_trainings_of_1a_are_controls_only(write_run):
     folder = write_run("b", "1a", held_out=31.5, stage=1, steps=18000)
     runs = study.load(folder)
     assert list(study.choose(runs)) == ["a"]
-    assert "| 1a | 0 | 0.0015 | 18000 | 31.50 | no |" in study.format_study(runs)
+    assert "| 1a | 0 | 0.0015 | 18000 | 31.50 | 25.00 | no |" in study.format_study(
+        runs
+    )
 
 
 def test_a_late_seed_is_left_out_if_another_is_not(write_run):
@@ -99,14 +101,16 @@ def runs(write_run):
     write_run("2c", "2c", outside=24.95)
     write_run("2d", "2d", outside=24.0)
     write_run("2a", "2a", inside=29.8, outside=24.8)
-    write_run("1d", "1d", outside=24.7)
-    write_run("1h", "1h", inside=29.0, outside=20.0)
+    write_run("1d", "1d", outside=23.0)
+    write_run("1h", "1h", held_out=30.0, inside=29.0, outside=20.0)
     return study.load(write_run("unscaled", "unscaled", held_out=None, means={}))
 
 
 def read_verdicts(runs, data="Kodak24"):
-    rows = study.collect(study.choose(runs), data)
-    _, cells = claims.judge(rows, ["unscaled"], data)
+    chosen = study.choose(runs)
+    late = [run["row"] for run in chosen.values() if study.is_late(run, chosen)]
+    rows = study.collect(chosen, data)
+    _, cells = claims.judge(rows, late, ["unscaled", "1e"], data)
     return {line[1]: line[2:] for line in cells}
 
 
@@ -135,20 +139,37 @@ def test_claims_are_judged_by_the_spread_of_seeds(runs):
     assert found["2a - 1a"][-1] == "yes, but as much in distribution"
     assert found["1d - 1a"][-1] == "no, not within 0.2 dB"
     assert found["unscaled - 1a"][-1] == "yes, its training diverged"
+    assert found["1e - 1a"][-1] == "no, its training diverged"
     # The paper's own mean over its six columns, 2e minus 2d, by hand.
     assert found["2e - 2d"][2] == "-1.00 (-1.09)"
 
 
 def test_a_late_row_on_either_side_says_nothing(write_run, runs):
-    folder = write_run("2d", "2d", inside=29.0, outside=24.0)
+    folder = write_run("2d", "2d", held_out=30.0, outside=24.0)
     found = read_verdicts(study.load(folder))
     assert found["2e - 2d"][-1] == "2d not converged: says nothing"
 
 
 def test_a_smaller_network_may_be_behind_in_distribution(write_run, runs):
     write_run("2f", "2f", outside=24.0)
-    folder = write_run("narrow", "1a_narrow", inside=29.5, outside=24.8)
-    assert read_verdicts(study.load(folder))["2f - 1a_narrow"][-1] == "yes"
+    folder = write_run("narrow", "1a_narrow", held_out=30.0, outside=24.8)
+    loaded = study.load(folder)
+    assert read_verdicts(loaded)["2f - 1a_narrow"][-1] == "yes"
+    assert "of little weight: 1h\n" in study.format_study(loaded)
+
+
+@pytest.mark.parametrize(
+    ("gap", "margin", "verdict"),
+    [
+        (-0.1, 0.05, "yes"),
+        (0.1, 0.05, "yes"),
+        (-0.1, 0.6, "cannot be told"),
+        (-0.9, 0.6, "no, not within 0.2 dB"),
+        (-0.1, np.nan, "one seed only: cannot be told"),
+    ],
+)
+def test_what_is_close_is_judged_by_the_spread_too(gap, margin, verdict):
+    assert claims.decide(claims.Claim("", "1d", close=True), gap, 0, margin) == verdict
 
 
 def test_the_papers_numbers_stand_beside_its_own_set_only(runs):
@@ -179,8 +200,8 @@ def test_a_collapse_counts_for_one_side_only(runs, row, verdict):
 
 def test_everything_is_in_the_tables(runs):
     text = study.format_study(runs)
-    assert "| unscaled | 0 | 0.0015 | 6000 | diverged | no |" in text
-    assert "| 1a | 1 | 0.0015 | 6000 | 31.00 | yes |" in text
+    assert "| unscaled | 0 | 0.0015 | 6000 | diverged | - | no |" in text
+    assert "| 1a | 1 | 0.0015 | 6000 | 31.00 | 24.99 | yes |" in text
     assert "Not within 0.3 dB of 1a at gaussian:20, so of little weight: 1h" in text
 
 

@@ -38,10 +38,11 @@ def test_a_late_row_goes_on_and_everything_is_kept(
 ):
     stages = [study.Stage(1.5e-3, 1), study.Stage(3e-3, 2), study.Stage(1e-3, 4)]
     monkeypatch.setattr(study, "STAGES", stages)
-    scores = {"1a": [31.0] * 3, "2b": [30.9], "2e": [29.0, None, 30.0]}  # 2e is late
+    scores = {"1a": [31.0] * 3, "2b": [30.9], "1a-narrow": [28.0]}
+    scores |= {"2d": [29.0, 30.0, 29.5], "2e": [29.0, None, 30.0]}  # are late
 
     def read_held_out(folder, recipe):
-        row, _, stage = folder.name.split("_")
+        row, _, stage = folder.name.replace("1a_n", "1a-n").split("_")
         return scores[row][int(stage[-1])]
 
     monkeypatch.setitem(script["main"].__globals__, "read_held_out", read_held_out)
@@ -61,13 +62,18 @@ def test_a_late_row_goes_on_and_everything_is_kept(
         return types.SimpleNamespace(step=recipe.steps)
 
     monkeypatch.setitem(script["main"].__globals__, "train", train)
-    assert script["main"]([*argv, "--rows", "2b", "2e"]) == 0
+    argv += ["--rows", "2b", "2d", "2e", "1a_narrow"]
+    assert script["main"](argv) == 0
     assert asked == [
         ("1a_seed0_stage0", 0, 1.5e-3, ""),
         ("2b_seed0_stage0", 0, 1.5e-3, ""),
+        ("2d_seed0_stage0", 0, 1.5e-3, ""),
+        ("2d_seed0_stage1", 10, 3e-3, "2d_seed0_stage0"),
+        ("2d_seed0_stage2", 20, 1e-3, "2d_seed0_stage1"),
         ("2e_seed0_stage0", 0, 1.5e-3, ""),
         ("2e_seed0_stage1", 10, 3e-3, "2e_seed0_stage0"),
         ("2e_seed0_stage2", 20, 1e-3, "2e_seed0_stage0"),  # the last that came through
+        ("1a_narrow_seed0_stage0", 0, 1.5e-3, ""),
         ("1a_seed1_stage0", 1, 1.5e-3, ""),
         ("2b_seed1_stage0", 1, 1.5e-3, ""),
         ("1a_seed0_stage1", 10, 3e-3, "1a_seed0_stage0"),
@@ -78,25 +84,45 @@ def test_a_late_row_goes_on_and_everything_is_kept(
     runs = study.load(tmp_path / "out")
     scored = [name for name, run in runs.items() if run["means"]]
     assert scored == [
+        "1a_narrow_seed0_stage0",
         "1a_seed0_stage0",
+        "1a_seed0_stage1",
+        "1a_seed0_stage2",
         "1a_seed1_stage0",
         "2b_seed0_stage0",
         "2b_seed1_stage0",
+        "2d_seed0_stage1",
         "2e_seed0_stage2",
     ]
     assert list(runs["2e_seed0_stage2"]["means"]["set"]) == list(PAPER_COLUMNS)
     assert runs["2e_seed0_stage2"]["steps"] == 1 + 4
-    assert str(tmp_path) not in files[0].read_text()
-    assert "| 2e | 0 | 0.003 | 3 | diverged | no |" in study.format_study(runs)
+    assert not any(str(tmp_path) in file.read_text() for file in files)
+    assert "| 2e | 0 | 0.003 | 3 | diverged | - | no |" in study.format_study(runs)
 
     before = [file.stat().st_mtime_ns for file in files]
-    assert script["main"]([*argv, "--rows", "2b", "2e"]) == 0
-    assert len(asked) == 9  # nothing is trained again
+    assert script["main"](argv) == 0
     assert [file.stat().st_mtime_ns for file in files] == before
+    # Killed between training and scoring: only that is done.
+    file = tmp_path / "out" / "2b_seed0_stage0.json"
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps({**whole, "means": {}}))
+    assert script["main"](argv) == 0
+    assert json.loads(file.read_text())["means"] == whole["means"]
+    assert len(asked) == 13  # nothing is trained again
 
     monkeypatch.setitem(script["main"].__globals__, "PRESET", "sevnet_s")
-    assert script["main"]([*argv, "--rows", "2b"]) == 2
+    assert script["main"](argv) == 2
     assert "is of a run with other settings" in capsys.readouterr().err
+
+
+def test_a_run_that_was_stopped_leaves_no_result(script, argv, tmp_path, monkeypatch):
+    def stop(recipe, folder, terminal):
+        return types.SimpleNamespace(step=recipe.steps - 1)
+
+    monkeypatch.setitem(script["main"].__globals__, "train", stop)
+    with pytest.raises(SystemExit, match="the same command goes on"):
+        script["main"](argv)
+    assert not list(tmp_path.glob("out/*.json"))
 
 
 def test_a_narrow_row_has_half_the_width(script):
