@@ -49,6 +49,7 @@ CLAIMS = (
     Claim("with layer norm, ReLU is worse than IGM", "2e", "2d"),
     Claim("with layer norm, GELU is worse than IGM", "2f", "2d"),
     Claim("second order collapses", "unscaled"),
+    Claim("plain homogeneous blocks, ReLU and no more, are worse", "unet_relu"),
     Claim("plain and homogeneous beats layer norm and ReLU", "2e", "unet_relu"),
     Claim("plain and homogeneous beats layer norm and GELU", "2f", "unet_relu"),
     Claim("not size: four times as large, LN and GELU is worse", "2f", "1a_narrow"),
