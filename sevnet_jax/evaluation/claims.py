@@ -48,6 +48,8 @@ CLAIMS = (
     Claim("layer norm is worse, even with IGM", "2d"),
     Claim("with layer norm, ReLU is worse than IGM", "2e", "2d"),
     Claim("with layer norm, GELU is worse than IGM", "2f", "2d"),
+    Claim("layer norm and ReLU together are worse", "2e"),
+    Claim("layer norm and GELU together are worse", "2f"),
     Claim("second order collapses", "unscaled"),
     Claim("plain homogeneous blocks, ReLU and no more, are worse", "unet_relu"),
     Claim("plain and homogeneous beats layer norm and ReLU", "2e", "unet_relu"),
