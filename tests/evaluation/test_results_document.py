@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sevnet_jax.evaluation import study
+from sevnet_jax.evaluation import study, study_figures
 
 
 @pytest.fixture
@@ -12,12 +12,33 @@ def runs(project):
     return study.load(project / "docs" / "ablations")
 
 
-def test_the_tables_are_made_of_the_runs_files(project, runs):
+def test_the_tables_are_made_of_the_files(project, runs):
     document = (project / "docs" / "results.md").read_text(encoding="utf-8")
-    assert study.replace_block(document, study.format_study(runs)) == document
+    figures = study_figures.format_figures(project / "docs" / "ablations")
+    made = study.format_study(runs) + figures
+    assert study.replace_block(document, made) == document
     run = next(run for run in runs.values() if run["means"])
     run["means"]["Kodak24"]["mixture"]["psnr"] += 1
-    assert study.replace_block(document, study.format_study(runs)) != document
+    changed = study.format_study(runs) + figures
+    assert study.replace_block(document, changed) != document
+
+
+def test_figures_are_of_runs_that_count(project, runs):
+    folder = project / "docs" / "ablations" / "figures"
+    sha256 = {
+        name: run["provenance"]["network"]["weights_sha256"]
+        for name, run in study.choose(runs).items()
+    }
+    for name, key in (("curve", "methods"), ("features", "networks")):
+        drawn = json.loads((folder / f"{name}.json").read_text())[key]
+        networks = [name for name in drawn if name != "noisy"]
+        assert len(networks) == 3
+        for name in networks:
+            assert drawn[name]["weights_sha256"] == sha256[name]
+
+
+def test_without_figures_there_are_no_tables_of_them(tmp_path):
+    assert study_figures.format_figures(tmp_path) == ""
 
 
 def test_every_run_is_of_the_size_and_stage_that_it_names(runs):

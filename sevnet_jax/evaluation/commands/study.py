@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from sevnet_jax.evaluation import study
+from sevnet_jax.evaluation import study, study_figures
 from sevnet_jax.files import write_atomically
 
 HELP = "tables of a whole trained ablation, from the files of benchmarks/ablations.py"
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     tables = study.format_study(study.load(args.runs))
+    tables += study_figures.format_figures(args.runs)
     print(tables, end="")
     if args.write:
         path = Path(args.write)
