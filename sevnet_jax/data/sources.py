@@ -4,6 +4,7 @@ Nothing is decoded before it is asked for; then it is kept while the cache has r
 A new kind of source is a subclass of `Source` and an entry in KINDS.
 """
 
+import abc
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -40,7 +41,7 @@ class Cache:
                 self._images[key] = image
 
 
-class Source:
+class Source(abc.ABC):
     """Numbered images of which unreadable ones are replaced by the next readable.
 
     Which image stands at a number depends on the files alone, not on the order of
@@ -58,8 +59,9 @@ class Source:
     def __len__(self) -> int:
         return self._count
 
+    @abc.abstractmethod
     def load(self, index: int) -> np.ndarray:
-        raise NotImplementedError
+        """Returns an image, [H, W, 3], uint8 or uint16; one that raises is skipped."""
 
     def label(self, index: int) -> str:
         return f"{self.name} number {index}"
