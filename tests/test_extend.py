@@ -8,6 +8,8 @@ import sys
 import pytest
 from safetensors import safe_open
 
+from sevnet_jax.data import sources
+
 NAMES = ["my_block", "my_noise", "my_source", "my_loss"]
 
 
@@ -60,3 +62,13 @@ def test_the_block_of_the_page_keeps_the_law(project, files, tmp_path):
         text=True,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_source_that_cannot_load_is_noticed_at_once():
+    """Not image by image, as files that cannot be read."""
+
+    class Forgetful(sources.Source):
+        pass
+
+    with pytest.raises(TypeError, match="abstract"):
+        Forgetful("forgetful", 3, 8, sources.Cache())

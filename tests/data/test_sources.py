@@ -291,13 +291,3 @@ def test_dead_leaves_take_a_seed():
     assert (first != other).any()
     with pytest.raises(ValueError, match="takes a whole number"):
         sources.open_one("dead_leaves:x")
-
-
-def test_a_source_that_cannot_load_is_noticed_at_once():
-    """Not image by image, as files that cannot be read."""
-
-    class Forgetful(sources.Source):
-        pass
-
-    with pytest.raises(TypeError, match="abstract method '?load"):
-        Forgetful("forgetful", 3, 8, sources.Cache())
