@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from sevnet_jax.evaluation import paper
+from sevnet_jax.evaluation import paper, report
 from sevnet_jax.evaluation.methods import Method
 from sevnet_jax.evaluation.protocol import DESCRIPTION
 from sevnet_jax.evaluation.tables import Means
@@ -164,22 +164,25 @@ def format_rows(
     images: str,
     format_one: Callable[..., str],
     late: Sequence[str] | None = None,
+    mark: str = "",
 ) -> str:
     """Returns scores, then differences to 1a, as `format_one(header, cells)` has it.
 
-    `late` are rows known not to have converged; if not given, these scores tell.
+    `late` are rows known not to have converged; if not given, these scores tell. Lines
+    around the tables begin with `mark`.
     """
     parts = [
-        f"{data}, {images}, PSNR / SSIM, {DESCRIPTION}",
+        f"{mark}{data}, {images}, PSNR / SSIM, {DESCRIPTION}",
         format_one(*tabulate(rows)),
         "",
     ]
     names = [row.name for row in rows]
     if OURS not in names:
-        return "\n".join([*parts, f"No run is of row {OURS}: no differences."]) + "\n"
+        missing = f"{mark}No run is of row {OURS}: no differences."
+        return "\n".join([*parts, missing]) + "\n"
     if len(rows) > 1:
         parts += [
-            f"Difference to {OURS} in dB (in the paper):",
+            f"{mark}Difference to {OURS} in dB (in the paper):",
             format_one(*tabulate_differences(rows, data)),
             "",
         ]
@@ -188,10 +191,21 @@ def format_rows(
         late = [row.name for row in rows if not is_converged(row, ours)]
     if late:
         parts.append(
-            f"Not within {CONVERGED_WITHIN} dB of {OURS} at {IN_DISTRIBUTION}, so of "
-            f"little weight: {', '.join(late)}"
+            f"{mark}Not within {CONVERGED_WITHIN} dB of {OURS} at {IN_DISTRIBUTION}, "
+            f"so of little weight: {', '.join(late)}"
         )
     return "\n".join(parts).rstrip() + "\n"
+
+
+def format_latex(rows: Sequence[Row], data: str, images: str) -> str:
+    """Returns the same as booktabs tables."""
+
+    def format_one(header, cells):
+        lines = [[*map(report.escape_latex, line)] for line in (header, *cells)]
+        return report.format_latex(lines[0], lines[1:])
+
+    text = format_rows(rows, data, images, format_one, mark="% ")
+    return "% needs \\usepackage{booktabs}\n" + text
 
 
 def is_converged(row: Row, ours: Row) -> bool:

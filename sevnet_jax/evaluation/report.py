@@ -17,6 +17,8 @@ LATEX = {
     "^": "\\^{}",
     "~": "\\~{}",
     "\\": "\\textbackslash{}",
+    "<": "\\textless{}",
+    ">": "\\textgreater{}",
 }
 
 

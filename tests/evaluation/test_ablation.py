@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import pytest
 
@@ -69,6 +70,15 @@ def test_differences_stand_beside_the_papers(rows):
     (line,) = [t for t in text.splitlines() if "-2.00" in t]
     assert line.split()[-4:] == ["-2.00", "-2.00", "(-2.35)", "-2.00"]
     assert "(-2.35)" not in show(rows, "CBSD68")  # the paper's table is of Kodak24
+
+
+def test_latex_has_both_tables_and_comments_around_them(rows):
+    text = ablation.format_latex(rows, "Kodak24", "24 images")
+    assert text.count("\\begin{tabular}{lccc}") == 2
+    outside = re.sub(r"\\begin.*?\\end\{tabular\}", "", text, flags=re.DOTALL)
+    assert all(line.startswith("%") for line in outside.splitlines() if line)
+    assert "of little weight: 2e" in outside
+    assert report.escape_latex("IGM -> ReLU") == "IGM -\\textgreater{} ReLU"
 
 
 def test_a_row_behind_in_distribution_is_named(rows):

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         default="runs/ablation",
-        help="folder for ablation.txt, .md, .json and scores.csv (runs/ablation)",
+        help="folder for ablation.txt, .md, .tex, .json and scores.csv (runs/ablation)",
     )
 
 
@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         "ablation.md": ablation.format_rows(
             rows, *about, lambda *table: "\n" + report.format_markdown(*table)
         ),
+        "ablation.tex": ablation.format_latex(rows, *about),
         "ablation.json": report.format_json(runner.describe(result)),
         "scores.csv": runner.to_csv(result.scores),
     }
