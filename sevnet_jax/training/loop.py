@@ -16,15 +16,15 @@ from sevnet_jax.training.checkpoint import Checkpoints
 from sevnet_jax.training.export import export_weights, load_start, pin_weights
 from sevnet_jax.training.logs import Log, clock
 from sevnet_jax.training.objective import make_objective
+from sevnet_jax.training.profiler import Profiler
 from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.training.signals import catch_signals
 from sevnet_jax.training.state import TrainState, create_state, empty_tally
 from sevnet_jax.training.step import make_step
-from sevnet_jax.training.validation import Validation
+from sevnet_jax.training.validation import Validation, describe
 from sevnet_jax.training.workdir import claim, save_config
 
 ASK_EVERY = 10  # steps between the hosts' agreements on whether to stop
-PROFILE_AFTER, PROFILED_STEPS = 10, 5  # what --profile records
 
 
 class Diverged(Exception):
@@ -151,10 +151,12 @@ class _Run:
         self._began, self._counted = time.perf_counter(), self.start
         report = None
         last = recipe.steps
-        profiled = range(min(self.start + PROFILE_AFTER, last), last)[:PROFILED_STEPS]
+        profiler = None
+        if profile and parallel.is_first():
+            profiler = Profiler(self.folder / "profile", self.start, last)
         for step in range(self.start + 1, last + 1):
-            if profile and profiled and parallel.is_first():
-                self._profile(step, profiled)
+            if profiler:
+                profiler.before(step, self.state, self.say)
             # Python looks at a step while the devices are busy with the next one.
             previous = report
             self.state, report = step_fn(self.state, batch, self.frozen)
@@ -239,15 +241,12 @@ class _Run:
 
     def _write_line(self, step: int) -> None:
         tally = jax.device_get(self.state.tally)
-        count = max(1, int(tally.steps))
         now = time.perf_counter()
         speed = (step - self._counted) / max(now - self._began, 1e-9)
         self._began, self._counted = now, step
         values = {
-            "loss": float(tally.loss / count) if tally.steps else float("nan"),
-            "gradient_norm": float(tally.gradient_norm / count),
+            **tally.summarize(),
             "learning_rate": float(self._last["learning_rate"]),
-            "skipped": int(tally.skipped),
             "images_per_second": speed * self.recipe.batch_size,
         }
         if self.log:
@@ -271,24 +270,11 @@ class _Run:
         )
         self.log.scalars(step, "validation", values)
         self.log.image(step, "validation", picture)
-        scores = ", ".join(
-            f"{name.removeprefix('psnr ')} {value:.2f} dB"
-            for name, value in values.items()
-            if name.startswith("psnr")
-        )
         seconds = time.perf_counter() - began
-        self.say(f"step {step}, rgb8: {scores} ({clock(seconds)})")
+        self.say(f"step {step}, {describe(values)} ({clock(seconds)})")
         self._began += seconds  # not a part of the training speed
         score = next(iter(values.values()))
         return score if np.isfinite(score) else None
-
-    def _profile(self, step: int, profiled: range) -> None:
-        if step == profiled.start:
-            jax.profiler.start_trace(str(self.folder / "profile"))
-        if step == profiled.stop:
-            jax.block_until_ready(self.state)
-            jax.profiler.stop_trace()
-            self.say(f"profile of {len(profiled)} steps: {self.folder / 'profile'}")
 
 
 def _divides(every: int, step: int, last: int) -> bool:

@@ -1,5 +1,6 @@
 """All that changes during training, in one pytree."""
 
+import math
 from typing import Any
 
 import jax
@@ -27,6 +28,15 @@ class Tally(struct.PyTreeNode):
     steps: Array
     skipped: Array  # in the whole run
     skipped_in_row: Array
+
+    def summarize(self) -> dict[str, float]:
+        """Returns means over the steps; of no steps, no loss."""
+        count = max(1, int(self.steps))
+        return {
+            "loss": float(self.loss / count) if self.steps else math.nan,
+            "gradient_norm": float(self.gradient_norm / count),
+            "skipped": int(self.skipped),
+        }
 
 
 class TrainState(struct.PyTreeNode):

@@ -1,6 +1,6 @@
 """How good the weights are now, in distribution and out of it, always on one set."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from jax import Array
@@ -57,6 +57,16 @@ class Validation:
             ]
             rows.append(np.concatenate(panels, axis=1))
         return values, np.concatenate(rows, axis=0)
+
+
+def describe(values: Mapping[str, float]) -> str:
+    """Returns the PSNR of each noise in a line."""
+    scores = ", ".join(
+        f"{name.removeprefix('psnr ')} {value:.2f} dB"
+        for name, value in values.items()
+        if name.startswith("psnr")
+    )
+    return f"{metrics.PROTOCOL}: {scores}"
 
 
 def _centre(pixels: np.ndarray, side: int) -> np.ndarray:
