@@ -137,8 +137,7 @@ def format_training(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> str:
             run["row"],
             str(run["seed"]),
             f"{run['learning_rate']:g}",
-            str(run["steps"]),
-            "diverged" if run["held_out"] is None else f"{run['held_out']:.2f}",
+            *_describe_training(run),
             *(mean(run, data) for data in sets),
             "yes" if name in chosen else "no",
         ]
@@ -150,6 +149,13 @@ def format_training(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> str:
     header = ["row", "seed", "last learning rate", "steps in all"]
     header += ["held-out photos, dB", *(f"{data}, {claims.OOD}, dB" for data in sets)]
     return format_markdown([*header, "counts"], cells)
+
+
+def _describe_training(run: Run) -> tuple[str, str]:
+    """Returns the steps and where they led."""
+    if run["held_out"] is None:
+        return f"below {run['steps']}", "diverged"
+    return str(run["steps"]), f"{run['held_out']:.2f}"
 
 
 def format_study(runs: Mapping[str, Run]) -> str:

@@ -200,7 +200,7 @@ def test_a_collapse_counts_for_one_side_only(runs, row, verdict):
 
 def test_everything_is_in_the_tables(runs):
     text = study.format_study(runs)
-    assert "| unscaled | 0 | 0.0015 | 6000 | diverged | - | no |" in text
+    assert "| unscaled | 0 | 0.0015 | below 6000 | diverged | - | no |" in text
     assert "| 1a | 1 | 0.0015 | 6000 | 31.00 | 24.99 | yes |" in text
     assert "Not within 0.3 dB of 1a at gaussian:20, so of little weight: 1h" in text
 
