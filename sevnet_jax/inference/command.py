@@ -1,11 +1,8 @@
-"""`denoise.py`: files, globs and folders in, restored files out."""
+"""`denoise.py`: reads images, restores them, and says what it does."""
 
 import argparse
-import dataclasses
-import glob
 import sys
 import time
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -13,24 +10,18 @@ import numpy as np
 from sevnet_jax.files import check_writable
 from sevnet_jax.inference import images
 from sevnet_jax.inference.denoiser import SYMMETRIES, TRANSLATOR, Denoiser, load
+from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
 from sevnet_jax.runtime import use_compilation_cache
 
-SUFFIX = "_denoised"
 LARGE = 2_000_000  # pixels from which on one waits for a while
 SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    source: Path
-    target: Path
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0, 1 if some files failed, 2 if none could start."""
     args = parse(argv)
     try:
-        jobs, missing = find_jobs(args)
+        jobs, missing = find_jobs(args.inputs, args.out, args.recursive)
         use_compilation_cache()
         device = choose_device(args.device)
         denoiser = load(args.weights, translator=args.translator)
@@ -138,88 +129,6 @@ class Bar:
             yield item
         if live:
             print("\r" + " " * 78 + "\r", end="", file=sys.stderr)
-
-
-def find_jobs(args: argparse.Namespace) -> tuple[list[Job], list[str]]:
-    """Returns what is to be read and written, and which inputs are missing.
-
-    Raises if something would be written over an input or twice.
-    """
-    found, missing = [], []
-    out = Path(args.out) if args.out else None
-    for text in args.inputs:
-        try:
-            found += find_sources(text, args.recursive, out)
-        except ValueError as error:
-            missing.append(str(error))
-    if not found:
-        raise ValueError(missing[0] if missing else "there are no images")
-    if out is None:
-        # A shell's *.png also names what this command made the last time.
-        made = {name_result(source).resolve() for source, _ in found}
-        found = [(p, base) for p, base in found if p.resolve() not in made]
-    many = len(found) > 1 or any(base for _, base in found)
-    into_folder = out is not None and (many or out.is_dir() or not out.suffix)
-    if many and out and (out.is_file() or out.suffix.lower() in images.ENDINGS):
-        raise ValueError(f"{out} is a file; several images need a folder")
-    inputs = {source.resolve() for source, _ in found}
-    jobs, taken = [], {}
-    for source, base in found:
-        inner = source.relative_to(base) if base else Path(source.name)
-        if out is None:
-            target = name_result(source)
-        else:
-            target = out / inner if into_folder else out
-        place = target.resolve()
-        if place in inputs:
-            raise ValueError(f"{target} is an input and would be overwritten")
-        if place in taken:
-            raise ValueError(f"{taken[place]} and {source} would both become {target}")
-        taken[place] = source
-        jobs.append(Job(source, target))
-    return jobs, missing
-
-
-def name_result(source: Path) -> Path:
-    return source.with_name(f"{source.stem}{SUFFIX}{source.suffix}")
-
-
-def find_sources(
-    text: str, recursive: bool, out: Path | None
-) -> list[tuple[Path, Path | None]]:
-    """Returns files, with the folder that they were found in, if they were.
-
-    Of folders and globs, what this command has made itself is left out.
-    """
-    path = Path(text)
-    if path.is_dir():
-        found = [
-            p
-            for p in sorted(path.rglob("*") if recursive else path.iterdir())
-            if p.suffix.lower() in images.ENDINGS
-            and p.is_file()
-            and not is_ours(p)
-            and not p.name.startswith(".")
-        ]
-        inside = out is not None and path.resolve() in out.resolve().parents
-        if recursive and inside:
-            # What is in there may be results of ours or somebody's originals.
-            raise ValueError(f"{out} is inside of {text!r}; take a folder outside")
-        if not found:
-            hint = "" if recursive else "; --recursive looks deeper"
-            raise ValueError(f"no images in the folder {text!r}{hint}")
-        return [(p, path) for p in found]
-    if path.exists():
-        return [(path, None)]
-    matches = [Path(match) for match in sorted(glob.glob(text, recursive=True))]
-    matches = [p for p in matches if p.is_file() and not is_ours(p)]
-    if not matches:
-        raise ValueError(f"there is no file {text!r}")
-    return [(p, None) for p in matches]
-
-
-def is_ours(path: Path) -> bool:
-    return path.stem.endswith(SUFFIX)
 
 
 def complain(text: str) -> None:
