@@ -24,8 +24,15 @@ COMMANDS = (
 INTERRUPTED = 130
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything else here does."""
+
+    def error(self, message: str):
+        raise ValueError(f"{message}; see --help")
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(description=__doc__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"sevnet_jax.evaluation.commands.{name}")

@@ -49,10 +49,14 @@ def use_huge_pages() -> None:
 
 def run(_: list[str]) -> int:
     # Imported here: --help and mistakes in the flags need no TensorFlow.
-    from sevnet_jax.runtime import use_compilation_cache
-    from sevnet_jax.training import parallel
-    from sevnet_jax.training.loop import Diverged, train
-    from sevnet_jax.training.recipe import from_mapping
+    try:
+        from sevnet_jax.runtime import use_compilation_cache
+        from sevnet_jax.training import parallel
+        from sevnet_jax.training.loop import Diverged, train
+        from sevnet_jax.training.recipe import from_mapping
+    except ModuleNotFoundError as error:
+        complain(f"{error}; pip install -r requirements/train.txt")
+        return USAGE_ERROR
 
     logging.basicConfig(format="%(message)s", level=logging.INFO, force=True)
     for noisy in ("jax", "orbax", "absl", "tensorflow"):
@@ -95,7 +99,7 @@ def leave(error: BaseException, code: int) -> int:
     return code
 
 
-def complain(error: BaseException) -> None:
+def complain(error: BaseException | str) -> None:
     print("train.py:", " ".join(str(error).split()), file=sys.stderr)
 
 
@@ -105,10 +109,10 @@ def parse_flags(argv: list[str]) -> list[str]:
         rest = flags.FLAGS(argv)
     except Exception as error:  # ml_collections raises what the config file raises
         text = re.sub(r"\s+", " ", str(error).strip("'\""))
-        complain(ValueError(text))
+        complain(text)
         sys.exit(USAGE_ERROR)
     if len(rest) > 1:
-        complain(ValueError(f"unknown argument {rest[1]!r}; see --help"))
+        complain(f"unknown argument {rest[1]!r}; see --help")
         sys.exit(USAGE_ERROR)
     return rest
 

@@ -112,6 +112,16 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
+def test_a_wrapped_network_is_studied_as_any_other(config, tmp_path, capsys):
+    code, _ = run_equivariance(config(gate="elu", wrapped=True), tmp_path)
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert "NormalizationWrapper" in printed
+    path = config(gate="elu", wrapped=True, remat=True)
+    assert run_equivariance(path, tmp_path, "--dtype", "bfloat16")[0] == 0
+    assert run_equivariance(config(gate="elu"), tmp_path)[0] == 1
+
+
 def test_a_figure_of_an_unknown_format_is_refused(config, capsys):
     argv = ["equivariance", "--config", config(), "--size", "8", "--out", "figure.xyz"]
     assert command.main(argv) == 2
@@ -120,10 +130,18 @@ def test_a_figure_of_an_unknown_format_is_refused(config, capsys):
 
 @pytest.mark.parametrize("value", ["0", "-3", "x", "99999999999"])
 def test_a_size_that_is_none_is_refused(capsys, value):
-    with pytest.raises(SystemExit) as stop:
-        command.main(["complexity", "--size", value])
-    assert stop.value.code == 2
-    assert "no whole number of 1 or more" in capsys.readouterr().err
+    assert command.main(["complexity", "--size", value]) == 2
+    error = capsys.readouterr().err
+    assert "no whole number of 1 or more" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("argv", [[], ["tabel"], ["table", "--dta", "x"]])
+def test_a_wrong_flag_or_command_is_one_line(capsys, argv):
+    assert command.main(argv) == 2
+    error = capsys.readouterr().err
+    assert "see --help" in error
+    assert error.count("\n") == 1
 
 
 def test_help_lists_the_commands(capsys):

@@ -77,7 +77,7 @@ def extract(model: SEVNet | NormalizationWrapper, params: Any, x: Array) -> Arra
             seen.append(args[0])
         return next_fun(*args, **kwargs)
 
-    model = model.with_precision("highest")
+    model = model.with_fields(precision="highest")
     with nn.intercept_methods(watch):
         model.apply(params, x)
     height, width = (-(-side // model.stem) for side in x.shape[1:3])

@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator
 from sevnet_jax.evaluation import equivariance
 from sevnet_jax.evaluation.equivariance import Measurement, Part, Row
 from sevnet_jax.evaluation.report import finite, format_table, save_figure
-from sevnet_jax.models import SEVNet
+from sevnet_jax.models import NormalizationWrapper, SEVNet
 
 WHOLE = "the whole network"
 # Scales of the curve: powers of two, and three times each in between.
@@ -31,11 +31,11 @@ class Study:
     culprits: tuple[Part, ...]
 
 
-def study(model: SEVNet, size: int, seed: int) -> Study:
+def study(model: SEVNet | NormalizationWrapper, size: int, seed: int) -> Study:
     """Measures `model` with random weights on a random image of size x size."""
     # Elsewhere than on a CPU, float32 products may be rounded to fewer bits. A
     # rematerialised block would hide its parts.
-    model = model.clone(precision="highest", remat=False)
+    model = model.with_fields(precision="highest", remat=False)
     shape = (1, size, size, model.channels)
     x = jax.random.uniform(jax.random.key(seed), shape, model.dtype)
     init = jax.jit(model.init)(jax.random.key(seed + 1), x)

@@ -94,7 +94,9 @@ def label_weights(names: Sequence[str]) -> list[str]:
 
 def _wrap(weights: Weights, label: str) -> Method:
     # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
-    exact = dataclasses.replace(weights, model=weights.model.with_precision("highest"))
+    exact = dataclasses.replace(
+        weights, model=weights.model.with_fields(precision="highest")
+    )
     restore = Denoiser(exact)
     provenance = {
         "weights_sha256": weights.sha256,

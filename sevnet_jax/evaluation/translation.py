@@ -95,7 +95,7 @@ def _find_bands(error: np.ndarray) -> np.ndarray:
 
 def study(weights: Weights, scenes: Sequence[Scene], shown: int = 0) -> Study:
     """Runs a translator and its denoiser, joined, over pairs, one after another."""
-    model = weights.model.with_precision("highest")
+    model = weights.model.with_fields(precision="highest")
     run = jax.jit(
         lambda params, x: model.apply(params, x[None], method="restore"),
         compiler_options=compiler_options(),

@@ -70,9 +70,9 @@ class SEVNet(nn.Module):
         layers.choose(dict.fromkeys(DTYPES), self.dtype, "dtype")
         layers.choose(dict.fromkeys(PRECISIONS), self.precision, "precision")
 
-    def with_precision(self, precision: str | None) -> "SEVNet":
-        """Returns the same network, its products in another precision."""
-        return self.clone(precision=precision)
+    def with_fields(self, **fields: Any) -> "SEVNet":
+        """Returns the same network with other fields."""
+        return self.clone(**fields)
 
     @property
     def multiple(self) -> int:

@@ -33,11 +33,11 @@ class Translated(nn.Module):
             }
         }
 
-    def with_precision(self, precision: str | None) -> "Translated":
-        """Returns the same networks, their products in another precision."""
+    def with_fields(self, **fields: Any) -> "Translated":
+        """Returns the same networks with other fields."""
         return self.clone(
-            translator=self.translator.with_precision(precision),
-            denoiser=self.denoiser.with_precision(precision),
+            translator=self.translator.with_fields(**fields),
+            denoiser=self.denoiser.with_fields(**fields),
         )
 
     @property

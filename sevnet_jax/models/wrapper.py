@@ -43,9 +43,13 @@ class NormalizationWrapper(nn.Module):
 
     centre = "image"
 
-    def with_precision(self, precision: str | None) -> "NormalizationWrapper":
-        """Returns the same network, its products in another precision."""
-        return self.clone(inner=self.inner.with_precision(precision))
+    def with_fields(self, **fields: Any) -> "NormalizationWrapper":
+        """Returns the same network, the one inside with other fields."""
+        return self.clone(inner=self.inner.with_fields(**fields))
+
+    @property
+    def dtype(self) -> str:
+        return self.inner.dtype
 
     @property
     def channels(self) -> int:

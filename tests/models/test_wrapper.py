@@ -114,4 +114,4 @@ def test_presets_are_wrapped_by_name(x):
     assert isinstance(model, NormalizationWrapper)
     assert model.inner == create_model("sevnet_s", **TINY, centre="none")
     assert (model.channels, model.multiple) == (3, 4)
-    assert model.with_precision("highest").inner.precision == "highest"
+    assert model.with_fields(precision="highest").inner.precision == "highest"

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     for spec in args.config:
         model = build_model(load_config(spec))
         if args.dtype:
-            model = model.clone(dtype=args.dtype)
+            model = model.with_fields(dtype=args.dtype)
         studies[spec] = law_report.study(model, args.size, args.seed)
         if not args.json:
             print(
