@@ -15,7 +15,6 @@ import argparse
 import json
 import logging
 import sys
-import time
 from pathlib import Path
 
 from sevnet_jax.data.noise import PAPER_COLUMNS
@@ -125,7 +124,7 @@ def train_stage(
     start = args.workdir / name_run(last) if last else None
     recipe = make_recipe(args, row, seed, number, start)
     print(f"--- {name}", file=sys.stderr)
-    folder, began = args.workdir / name, time.perf_counter()
+    folder = args.workdir / name
     try:
         state = train(recipe, folder, terminal=sys.stderr.isatty())
     except Diverged as error:
@@ -135,7 +134,6 @@ def train_stage(
         if int(state.step) < recipe.steps:
             sys.exit("stopped; the same command goes on from there")
         run["held_out"] = read_held_out(folder, recipe)
-    run["minutes"] = round((time.perf_counter() - began) / 60, 1)
     run["means"] = {}
     write(path, run)
     return run

@@ -66,8 +66,9 @@ def time_alternating(runners: dict[str, Callable], rounds: int) -> dict[str, flo
     return best
 
 
-def measure_gemm(size: int = 2048) -> float:
+def measure_gemm() -> float:
     """The FLOP/s of a large float32 matrix product, the better of both libraries."""
+    size = 2048
     a = jnp.ones((size, size))
     product = jax.jit(jnp.matmul)
     b = torch.ones(size, size)

@@ -23,6 +23,7 @@ from PIL import Image
 from sevnet_jax.data import dead_leaves, images, pipeline, sources
 
 PATCH, BATCH = 128, 4
+IMAGES, WORKERS = 48, 2
 LAWS = {"gaussian": "gaussian:5-20", "variants": "variant2", "isp": "isp"}
 GOALS = {
     "gaussian / PyTorch DataLoader": 1.5,
@@ -31,8 +32,8 @@ GOALS = {
 }
 
 
-def draw_images(folder: Path, count: int = 48) -> None:
-    for i in range(count):
+def draw_images(folder: Path) -> None:
+    for i in range(IMAGES):
         Image.fromarray(dead_leaves.render(256, (0, i))).save(folder / f"{i:03}.png")
 
 
@@ -62,7 +63,7 @@ def our_batches(noise: str, source: str, **options) -> Callable:
     return pipeline.make_batches(config).__next__
 
 
-def torch_batches(folder: str, workers: int = 2) -> Callable:
+def torch_batches(folder: str) -> Callable:
     import torch
     from torch.utils.data import DataLoader, Dataset
 
@@ -88,7 +89,7 @@ def torch_batches(folder: str, workers: int = 2) -> Callable:
             sigma = torch.empty(()).uniform_(5 / 255, 20 / 255)
             return {"clean": clean, "noisy": clean + sigma * torch.randn(clean.shape)}
 
-    return iter(DataLoader(Patches(), batch_size=BATCH, num_workers=workers)).__next__
+    return iter(DataLoader(Patches(), batch_size=BATCH, num_workers=WORKERS)).__next__
 
 
 def training_step(batch: dict) -> Callable:

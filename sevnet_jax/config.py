@@ -1,7 +1,9 @@
 """Config files: Python files with `get_config()`, named PATH or PATH:ARGUMENT."""
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from flax import linen as nn
 from ml_collections import ConfigDict
@@ -28,8 +30,8 @@ def load_config(spec: str) -> ConfigDict:
         raise ValueError(f"config {spec}: {kind}{error}") from error
 
 
-def build_model(config: ConfigDict) -> nn.Module:
-    """The model that `config.model` names, with its other keys as changes."""
-    if "model" not in config or "name" not in config.model:
+def build_model(config: Mapping[str, Any] | ConfigDict) -> nn.Module:
+    """The model that `config["model"]` names, with its other keys as changes."""
+    if "name" not in config.get("model", {}):
         raise ValueError("the config has no model.name, for example 'sevnet_s'")
-    return create_model(**config.model)
+    return create_model(**config["model"])

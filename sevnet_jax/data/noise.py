@@ -184,10 +184,6 @@ MAKERS = {
     "poisson": lambda text: Poisson(*_numbers(text)),
     "isp": lambda text: isp.Isp(curves=text),
 }
-CHOICES = (
-    "gaussian:S, gaussian:LOW-HIGH, speckle:S, speckle*:S, poisson:A, mixture, "
-    "variant1, variant2, variant3, variant1*, variant2*, variant3*, isp, isp:CURVES.mat"
-)
 
 
 def _numbers(text: str, most: int = 1) -> list[float]:
@@ -203,11 +199,16 @@ def parse(name: str) -> Law:
     if not colon and head in FIXED:
         return FIXED[head]
     if not colon or head not in MAKERS:
-        raise ValueError(f"noise {name!r} is not known; choose from {CHOICES}")
+        raise ValueError(f"noise {name!r} is not known; {_list_names()}")
     try:
         return MAKERS[head](text)
     except ValueError as error:
-        raise ValueError(f"noise {name!r}: {error}; choose from {CHOICES}") from None
+        raise ValueError(f"noise {name!r}: {error}; {_list_names()}") from None
+
+
+def _list_names() -> str:
+    names = [*(f"{head}:..." for head in MAKERS), *FIXED]
+    return f"choose from {', '.join(names)}; docs/data.md has the levels"
 
 
 def sample(

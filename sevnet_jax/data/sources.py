@@ -181,7 +181,8 @@ def open_one(spec: str, min_side: int = 1, cache: Cache | None = None) -> Source
         return KINDS[kind](text, min_side, cache)
     if not Path(spec).is_dir():
         raise ValueError(
-            f"no folder {spec!r}; a source is a folder, tfds:NAME or dead_leaves"
+            f"no folder {spec!r}; a source is a folder or one of "
+            f"{', '.join(KINDS)}, with its own name or seed behind a colon"
         )
     return Folder(spec, min_side, cache)
 

@@ -130,7 +130,7 @@ def judge(
             cells.append([*about, "-", "-", "-", "-", verdict])
         else:
             cells.append([*about, *_compare(rows, claim, late, data)])
-    header = ["claim", "rows", "gaussian:20", OOD, f"{PAPER_MEAN} (in it)"]
+    header = ["claim", "rows", IN_DISTRIBUTION, OOD, f"{PAPER_MEAN} (in it)"]
     return [*header, "margin", "held here"], cells
 
 

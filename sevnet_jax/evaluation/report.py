@@ -9,7 +9,6 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from sevnet_jax.evaluation.complexity import Complexity
 from sevnet_jax.files import check_writable, write_atomically
 
 LATEX = {
@@ -79,33 +78,6 @@ def finite(value: Any) -> Any:
 def format_json(content: Any) -> str:
     """The text of a JSON file."""
     return json.dumps(finite(content), indent=1, allow_nan=False) + "\n"
-
-
-def complexity_table(models: Sequence[Complexity]) -> str:
-    """Counts beside the paper's; a dash where the paper has none."""
-
-    def cells(count, paper, unit):
-        if paper is None:
-            return [f"{count / unit:.2f}", "-", "-"]
-        return [
-            f"{count / unit:.2f}",
-            f"{paper / unit:.2f}",
-            f"{100 * (count / paper - 1):+.1f} %",
-        ]
-
-    rows = [
-        [
-            model.name,
-            *cells(model.params, model.paper_params, 1e6),
-            *cells(model.macs, model.paper_macs, 1e9),
-            f"{model.macs_per_pixel / 1e3:.0f}",
-            "-" if model.seconds is None else f"{1e3 * model.seconds:.0f}",
-        ]
-        for model in models
-    ]
-    header = ["model", "params (M)", "paper", "diff"]
-    header += ["GMACs", "paper", "diff", "kMACs/pixel", "ms here"]
-    return format_table(header, rows)
 
 
 def save_figure(figure: Figure, path: str | Path, dpi: int = 150) -> None:

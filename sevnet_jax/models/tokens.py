@@ -43,9 +43,14 @@ def zero_safe_rsqrt(energy: Array) -> Array:
 
 def normalize(x: Array) -> Array:  # [..., C] -> [..., C]
     """Tokens with zero mean and unit variance; zero tokens stay zero. Degree 0."""
+    return _standardize(x)[0]
+
+
+def _standardize(x):
+    """Returns normalised tokens, and the mean and scale that made them so."""
     mean, variance = moments(x)
     scale = zero_safe_rsqrt(regularize(mean, variance))
-    return ((widen(x) - mean) * scale).astype(x.dtype)
+    return ((widen(x) - mean) * scale).astype(x.dtype), mean, scale
 
 
 @jax.custom_vjp
@@ -58,10 +63,8 @@ def modulate(x: Array, affine: Array) -> Array:  # [..., C], [..., 2C] -> [..., 
 
 
 def _modulate_forward(x, affine):
-    mean, variance = moments(x)
-    scale = zero_safe_rsqrt(regularize(mean, variance))
+    normalized, mean, scale = _standardize(x)
     gamma, beta = jnp.split(affine, 2, axis=-1)
-    normalized = ((widen(x) - mean) * scale).astype(x.dtype)
     return gamma * normalized + beta, (x, gamma, mean, scale)
 
 

@@ -1,4 +1,4 @@
-"""How to train: every key of a config, with the paper's recipe as its default."""
+"""How to train: every key of a config; by default the paper's, and averaged weights."""
 
 import dataclasses
 import difflib
@@ -7,7 +7,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from sevnet_jax.data import noise
+from sevnet_jax.config import build_model
+from sevnet_jax.data import noise, sources
 from sevnet_jax.evaluation import metrics
 from sevnet_jax.models import (
     ABLATIONS,
@@ -36,7 +37,7 @@ class Recipe:
     clip: bool = False
     downscale_probability: float = 0.0
     downscale_factors: tuple[int, ...] = (2,)
-    cache_bytes: int = 2 * 1024**3
+    cache_bytes: int = sources.CACHE_BYTES
     seed: int = 0  # of the weights and the data
 
     # Optimisation.
@@ -102,9 +103,7 @@ class Recipe:
         self.build_model()
 
     def build_model(self) -> SEVNet | NormalizationWrapper:
-        if "name" not in self.model:
-            raise ValueError("the config has no model.name, for example 'sevnet_s'")
-        return create_model(**self.model)
+        return build_model({"model": self.model})
 
 
 _WHOLE_POSITIVE = (

@@ -79,7 +79,7 @@ def test_a_set_without_a_clean_image_is_named(image_feature, tmp_path):
         tfds_source.Tfds(builder, "train", 1, sources.Cache())
 
 
-def test_what_cannot_be_prepared_says_what_to_do(tmp_path, monkeypatch):
+def test_what_cannot_be_prepared_says_what_to_do(monkeypatch):
     def refuse(name, data_dir):
         raise OSError("no network\nand a long story")
 

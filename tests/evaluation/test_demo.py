@@ -51,7 +51,7 @@ def test_the_demo_writes_table_and_picture(project, tmp_path):
         assert picture.size == (4 * 264 + 8, 2 * 282 + 8)
 
 
-def test_the_bundled_weights_gain_on_every_sample(project, tmp_path):
+def test_the_bundled_weights_gain_on_every_sample(project):
     """Several dB; on the camera's correlated noise with the translator only."""
     denoise = sevnet_jax.load()
     denoise_real = sevnet_jax.load(translator=TRANSLATOR)

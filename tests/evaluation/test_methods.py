@@ -75,7 +75,7 @@ def test_weights_by_name_file_or_the_folder_of_their_run(write_weights):
         assert method.denoiser.weights.model.precision == "highest"
 
 
-def test_labels_are_as_long_as_need_be(write_weights, tmp_path):
+def test_labels_are_as_long_as_need_be(write_weights):
     files = [write_weights(name) for name in ("s0/1a", "s1/1a", "s0/2f")]
     names = [method.name for method in methods.open_methods([str(f) for f in files])]
     assert names == ["s0/1a", "s1/1a", "2f"]

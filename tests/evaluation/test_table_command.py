@@ -76,7 +76,7 @@ def test_ablation_runs_become_a_table(run, photos, tmp_path, write_weights):
         (["table"], "give --data FOLDER"),
         (["table", "--data", "/none"], "no folder '/none'"),
         (["table", "--data", "{empty}"], "no images in"),
-        (["table", "--data", "{photos}", "--noise", "x"], "choose from gaussian:S"),
+        (["table", "--data", "{photos}", "--noise", "x"], "choose from gaussian:"),
         (["table", "--data", "{photos}", "--method", "x"], "choose from noisy, nlm"),
         (["table", "--data", "{photos}", "--weights", "x"], "there are no weights 'x'"),
         (["table", "--data", "{photos}", "--weights", "{photos}"], "is it finished"),

@@ -100,7 +100,7 @@ def test_pointwise_gates(rng, name, expected):
     np.testing.assert_allclose(got, expected(x), atol=2e-7, rtol=1e-5)
 
 
-def test_normalizations_other_than_hnm(draw_params, rng):
+def test_normalizations_other_than_hnm(rng):
     x = rng.normal(1, 2, size=(2, 3, 4, 6)).astype("float32")
     modules = {name: make() for name, make in layers.NORMALIZATIONS.items()}
     init = {

@@ -101,7 +101,7 @@ def test_the_constant_centre_is_equivariant_about_one_half(draw_params, rng):
     equivariance.assert_homogeneous(about_half, x, scales=(3.0,), tolerance=1e-5)
 
 
-def test_the_network_is_the_u_net_of_the_specification(draw_params, rng):
+def test_the_network_is_the_u_net_that_it_is_said_to_be(draw_params, rng):
     """Head, encoder, bottleneck, decoder with additive skips, tail, global residual."""
     model = tiny(stem=1, blocks=(1, 1), bottleneck=1)
     x = rng.uniform(size=(2, 13, 18, 3)).astype("float32")

@@ -68,7 +68,7 @@ def test_it_is_homogeneous_and_moves_with_the_mean(wrapped, x):
     assert max(row.relative_error for row in law.shifts) < 1e-4
 
 
-def test_the_network_alone_breaks_the_law(bare, wrapped, x):
+def test_the_network_alone_breaks_the_law(wrapped, x):
     model, variables = wrapped
     inner, inside = model.unwrap(variables)
     assert not equivariance.measure(lambda y: inner.apply(inside, y), x).holds()
@@ -109,7 +109,7 @@ def test_a_flat_image_stays_as_it_is(wrapped):
     chex.assert_tree_all_finite(jax.grad(total)(variables))
 
 
-def test_presets_are_wrapped_by_name(x):
+def test_presets_are_wrapped_by_name():
     model = create_model("sevnet_s", **TINY, wrapped=True)
     assert isinstance(model, NormalizationWrapper)
     assert model.inner == create_model("sevnet_s", **TINY, centre="none")

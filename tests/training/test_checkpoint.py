@@ -173,7 +173,7 @@ def test_what_was_being_saved_at_a_kill_is_not_used(open_checkpoints, folder):
     assert not (folder / "2.part").exists()
 
 
-def test_a_failed_save_is_told_and_loses_nothing(open_checkpoints, folder, monkeypatch):
+def test_a_failed_save_is_told_and_loses_nothing(open_checkpoints, monkeypatch):
     checkpoints = open_checkpoints()
     save(checkpoints, 1)
 

@@ -121,9 +121,7 @@ def test_a_refused_change_changes_nothing(run_training, tmp_path):
     assert run_training(tmp_path, length)[0] == 0
 
 
-def test_data_that_goes_away_is_one_line_and_nothing_lost(
-    start_training, tmp_path, project
-):
+def test_data_that_goes_away_is_one_line_and_nothing_lost(start_training, tmp_path):
     photos = tmp_path / "photos"
     photos.mkdir()
     for index in range(3):

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+from collections.abc import Sequence
 
 from sevnet_jax import models
 from sevnet_jax.evaluation import complexity, report
@@ -34,5 +35,32 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps([dataclasses.asdict(model) for model in found], indent=2))
         return 0
     print(f"One image of {args.size}x{args.size}, MACs of all convolutions:")
-    print(report.complexity_table(found))
+    print(format_table(found))
     return 0
+
+
+def format_table(counted: Sequence[complexity.Complexity]) -> str:
+    """Counts beside the paper's; a dash where the paper has none."""
+
+    def cells(count, paper, unit):
+        if paper is None:
+            return [f"{count / unit:.2f}", "-", "-"]
+        return [
+            f"{count / unit:.2f}",
+            f"{paper / unit:.2f}",
+            f"{100 * (count / paper - 1):+.1f} %",
+        ]
+
+    rows = [
+        [
+            model.name,
+            *cells(model.params, model.paper_params, 1e6),
+            *cells(model.macs, model.paper_macs, 1e9),
+            f"{model.macs_per_pixel / 1e3:.0f}",
+            "-" if model.seconds is None else f"{1e3 * model.seconds:.0f}",
+        ]
+        for model in counted
+    ]
+    header = ["model", "params (M)", "paper", "diff"]
+    header += ["GMACs", "paper", "diff", "kMACs/pixel", "ms here"]
+    return report.format_table(header, rows)
