@@ -206,10 +206,10 @@ def draw(args: argparse.Namespace) -> None:
     """Draws the curve and the features of rows that were trained."""
     counting = study.choose(study.load(args.out)).items()
     names = {run["row"]: name for name, run in counting if run["seed"] == 0}
-    folders = [args.workdir / names[row] for row in DRAWN if row in names]
-    if len(folders) < len(DRAWN):
+    if any(row not in names for row in DRAWN):
         print(f"no figures: they need seed 0 of {', '.join(DRAWN)}", file=sys.stderr)
         return
+    networks = [f"{ablation.label(row)}={args.workdir / names[row]}" for row in DRAWN]
     photo = scenes.from_folder(args.test[0], PAPER_COLUMNS)[0].files[0]
     for command, source in (
         (curve, ["--data", args.test[0], "--limit", "12"]),
@@ -219,7 +219,7 @@ def draw(args: argparse.Namespace) -> None:
         figures = args.out / "figures"
         parser = argparse.ArgumentParser()
         command.add_arguments(parser)
-        given = [*source, "--weights", *map(str, folders)]
+        given = [*source, "--weights", *networks]
         given += ["--out", str(figures / f"{name}.png")]
         given += ["--json", str(figures / f"{name}.json")]
         command.run(parser.parse_args(given))

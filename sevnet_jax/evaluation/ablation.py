@@ -220,8 +220,14 @@ def _score(psnr: float, ssim: float) -> str:
     return f"{psnr:.2f} / {ssim:.4f}" if math.isfinite(psnr) else "not finite"
 
 
+def label(name: str) -> str:
+    """Returns a row's name and what it changes."""
+    return f"{name} {DESCRIPTIONS.get(name, '')}".rstrip()
+
+
 def _label(row: Row) -> str:
-    label = f"{row.name} {DESCRIPTIONS.get(row.name, '')}".rstrip()
     if len(row.runs) == 1:
-        return label
-    return f"{label}, {len(row.runs)} runs, +- {max(row.spread.values()):.2f} dB"
+        return label(row.name)
+    return (
+        f"{label(row.name)}, {len(row.runs)} runs, +- {max(row.spread.values()):.2f} dB"
+    )

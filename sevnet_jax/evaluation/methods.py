@@ -50,13 +50,16 @@ def open_methods(
 ) -> list[Method]:
     """Returns the named methods; without any, the bundled weights.
 
-    A translator comes after the weights that it was trained for, with them.
+    Weights may be given with the label to show, LABEL=WEIGHTS. A translator comes after
+    the weights that it was trained for, with them.
     """
     if not weights and (translator or not others):
         weights = [DEFAULT]
     methods = [open_classical(name) for name in others or ()]
-    loaded = [load_denoiser(name) for name in weights or ()]
-    labels = label_weights(weights or ())
+    given = [split_label(text) for text in weights or ()]
+    loaded = [load_denoiser(name) for _, name in given]
+    short = label_weights([name for _, name in given])
+    labels = [label or own for (label, _), own in zip(given, short, strict=True)]
     for own, label in zip(loaded, labels, strict=True):
         methods.append(_wrap(own, label))
     if translator:
@@ -73,6 +76,12 @@ def open_methods(
         if names.count(name) > 1:
             raise ValueError(f"two methods are called {name!r}; name each once")
     return methods
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """Returns LABEL and WEIGHTS of LABEL=WEIGHTS; a path may have such a name too."""
+    label, equals, name = text.partition("=")
+    return (label, name) if equals and not Path(text).exists() else ("", text)
 
 
 def label_weights(names: Sequence[str]) -> list[str]:

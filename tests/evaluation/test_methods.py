@@ -81,6 +81,14 @@ def test_labels_are_as_long_as_need_be(write_weights):
     assert names == ["s0/1a", "s1/1a", "2f"]
 
 
+def test_weights_may_be_given_a_label(write_weights):
+    first, second = (str(write_weights(name)) for name in ("1a", "a=b"))
+    names = [m.name for m in methods.open_methods([f"LN + GELU={first}", second])]
+    assert names == ["LN + GELU", "a=b"]
+    (method,) = methods.open_methods([f"ours={second}"])
+    assert method.name == "ours"
+
+
 def test_a_run_without_weights_says_so(tmp_path):
     with pytest.raises(ValueError, match=r"has no weights.safetensors; is it finished"):
         methods.open_methods([str(tmp_path)])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sevnet_jax.evaluation import study, study_figures
+from sevnet_jax.evaluation import ablation, study, study_figures
 
 
 @pytest.fixture
@@ -26,8 +26,9 @@ def test_the_tables_are_made_of_the_files(project, runs):
 def test_figures_are_of_runs_that_count(project, runs):
     folder = project / "docs" / "ablations" / "figures"
     sha256 = {
-        name: run["provenance"]["network"]["weights_sha256"]
-        for name, run in study.choose(runs).items()
+        ablation.label(run["row"]): run["provenance"]["network"]["weights_sha256"]
+        for run in study.choose(runs).values()
+        if run["seed"] == 0
     }
     for name, key in (("curve", "methods"), ("features", "networks")):
         drawn = json.loads((folder / f"{name}.json").read_text())[key]

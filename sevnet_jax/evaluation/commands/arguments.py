@@ -24,7 +24,8 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         "--weights",
         nargs="+",
         metavar="W",
-        help="weights to score: files, runs' folders or names (the bundled ones)",
+        help="weights to score: files, runs' folders or names (the bundled ones); "
+        "LABEL=W shows them as LABEL",
     )
     parser.add_argument(
         "--translator",

@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights",
         nargs="+",
         metavar="W",
-        help="weights to study: files, runs' folders or names (the bundled ones)",
+        help="weights to study: files, runs' folders or names (the bundled ones); "
+        "LABEL=W shows them as LABEL",
     )
     parser.add_argument(
         "--noises",
