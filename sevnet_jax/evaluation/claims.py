@@ -173,7 +173,11 @@ def decide(claim: Claim, gap: float, inside: float, margin: float) -> str:
         return "cannot be told"
     if gap > 0:
         return "no, the opposite"
-    return "yes" if gap - inside < -margin else "yes, but as much in distribution"
+    return (
+        "yes"
+        if gap - inside < -margin
+        else "yes, but perhaps no more than in distribution"
+    )
 
 
 def _find_papers(claim: Claim, data: str) -> str:
