@@ -42,6 +42,16 @@ def test_a_mistake_is_one_line(run_training, tmp_path, flags, words):
     assert not workdir.exists()
 
 
+def test_a_missing_package_is_one_line(start_training, tmp_path):
+    (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError('no such tf')")
+    path = ("env", f"PYTHONPATH={tmp_path}")
+    process = start_training(tmp_path / "run", wrapper=path)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2, output
+    assert output == "train.py: no such tf; pip install -r requirements/train.txt\n"
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_workdir_that_cannot_be_made_is_one_line(run_training, tmp_path):
     (tmp_path / "file").write_text("")
     code, output = run_training(tmp_path / "file" / "run")
