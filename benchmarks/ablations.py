@@ -1,14 +1,15 @@
 """Trains every row of the ablation in the same stages, and scores them all.
 
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python benchmarks/ablations.py --photos FOLDER \
-    --held_out FOLDER --test Kodak24 CBSD68 --workdir runs/rows --out docs/ablations
-python eval.py study --runs docs/ablations --write docs/results.md
+    --held_out FOLDER --test Kodak24 CBSD68 --workdir runs/rows --out docs/ablations \
+    --write docs/results.md
 
 A row that stays more than 0.3 dB behind 1a on held-out photos, at gaussian 20, goes on
 from its weights, in the same stages for every row, and its best is scored. 1a goes
 through all of them, as a control, and is scored after each. Each stage leaves a JSON
-file in --out; the curve and the features of three rows are drawn there at the end. What
-was done already is not done again; runs that were stopped go on.
+file in --out; the curve and the features of three rows are drawn there at the end, and
+the tables printed (eval.py study makes them again). What was done already is not done
+again; runs that were stopped go on.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from sevnet_jax.evaluation import (
     study,
 )
 from sevnet_jax.evaluation.commands import curve, features
+from sevnet_jax.evaluation.commands import study as tables
 from sevnet_jax.files import write_atomically
 from sevnet_jax.models import ABLATIONS
 from sevnet_jax.runtime import use_compilation_cache
@@ -39,7 +41,7 @@ PRESET = "sevnet_xs"
 NARROW = "_narrow"  # behind a row's name: half the width, a quarter of the operations
 ROWS = (*ABLATIONS, "unet_relu", "1a_wrapped", "2f_wrapped", f"1a{NARROW}")
 SEEDS = (0, 1)
-REPEATED = ("2b", "2e", "2f")  # with both seeds, as 1a
+REPEATED = ("2b", "2e", "2f")
 DRAWN = ("1a", "unet_relu", "2f")
 HELD_OUT = 20  # images
 
@@ -54,6 +56,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workdir", required=True, type=Path, help="for the runs")
     parser.add_argument("--out", required=True, type=Path, help="for their results")
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, metavar="ROW")
+    parser.add_argument(
+        "--repeated",
+        nargs="*",
+        default=REPEATED,
+        choices=ROWS,
+        metavar="ROW",
+        help=f"with a second seed, as 1a always ({' '.join(REPEATED)})",
+    )
+    parser.add_argument("--write", metavar="FILE", help="Markdown that gets the tables")
     args = parser.parse_args(argv)
     logging.basicConfig(format="%(message)s", level=logging.INFO, force=True)
     for loud in ("jax", "orbax", "absl", "tensorflow"):
@@ -62,6 +73,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         run_all(args)
         draw(args)
+        tables.run(argparse.Namespace(runs=args.out, write=args.write))
     except (ValueError, OSError) as error:
         print("ablations.py:", " ".join(str(error).split()), file=sys.stderr)
         return 2
@@ -74,7 +86,7 @@ def run_all(args: argparse.Namespace) -> None:
         score(args, run)
     for row in (row for row in args.rows if row != ablation.OURS):
         stages = 1 if row in study.SMALLER else len(study.STAGES)
-        for seed in SEEDS if row in REPEATED else SEEDS[:1]:
+        for seed in SEEDS if row in args.repeated else SEEDS[:1]:
             found = train_stages(args, row, seed, stages, ours[seed]["held_out"])
             ended = [run for run in found if run["held_out"] is not None]
             if ended:

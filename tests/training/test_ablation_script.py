@@ -46,7 +46,6 @@ def test_a_late_row_goes_on_and_everything_is_kept(
         return scores[row][int(stage[-1])]
 
     monkeypatch.setitem(script["main"].__globals__, "read_held_out", read_held_out)
-    monkeypatch.setitem(script["main"].__globals__, "REPEATED", ("2b",))
     # Training is tested elsewhere: here, which recipes are asked for.
     asked = []
 
@@ -62,7 +61,10 @@ def test_a_late_row_goes_on_and_everything_is_kept(
         return types.SimpleNamespace(step=recipe.steps)
 
     monkeypatch.setitem(script["main"].__globals__, "train", train)
-    argv += ["--rows", "2b", "2d", "2e", "1a_narrow"]
+    argv += ["--rows", "2b", "2d", "2e", "1a_narrow", "--repeated", "2b"]
+    document = tmp_path / "results.md"
+    document.write_text(f"before\n{study.BEGIN}\nold\n{study.END}\nafter\n")
+    argv += ["--write", str(document)]
     assert script["main"](argv) == 0
     assert asked == [
         ("1a_seed0_stage0", 0, 1.5e-3, ""),
@@ -97,7 +99,9 @@ def test_a_late_row_goes_on_and_everything_is_kept(
     assert list(runs["2e_seed0_stage2"]["means"]["set"]) == list(PAPER_COLUMNS)
     assert runs["2e_seed0_stage2"]["steps"] == 1 + 4
     assert not any(str(tmp_path) in file.read_text() for file in files)
-    text = study.format_study(runs)
+    text = document.read_text()
+    assert text.startswith("before\n")
+    assert study.format_study(runs) in text
     assert "| 2e | 0 | 0.003 | below 3 | diverged | - | no |" in text
 
     before = [file.stat().st_mtime_ns for file in files]
