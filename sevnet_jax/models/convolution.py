@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from sevnet_jax.models import winograd
+from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 # Winograd's products save time where there are many channels: with fewer, and more
@@ -111,10 +112,6 @@ def _convolve_on_cpu(stride, transposed, precision, x, kernel, *, channels):
     product = functools.partial(jnp.matmul, precision=precision)
     if transposed:
         flat = kernel.transpose(2, 0, 1, 3).reshape(inputs, size * size * outputs)
-        y = product(x, flat).reshape(batch, height, width, size, size, outputs)
-        y = y.transpose(0, 1, 3, 2, 4, 5)
-        return y.reshape(batch, height * size, width * size, outputs)
-    y = x.reshape(batch, height // size, size, width // size, size, inputs)
-    y = y.transpose(0, 1, 3, 2, 4, 5)
-    y = y.reshape(batch, height // size, width // size, size * size * inputs)
-    return product(y, kernel.reshape(size * size * inputs, outputs))
+        return depth_to_space(product(x, flat), size)
+    flat = kernel.reshape(size * size * inputs, outputs)
+    return product(space_to_depth(x, size), flat)

@@ -12,6 +12,7 @@ from flax import linen as nn
 from jax import Array
 
 from sevnet_jax.models import layers, ops, tokens
+from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
 from sevnet_jax.models.wrapper import NormalizationWrapper
 
 CENTRES = ("image", "constant", "none")
@@ -138,7 +139,7 @@ class SEVNet(nn.Module):
             return y
 
         def unet(y):
-            y = layers.Conv(self.width, name="head")(ops.space_to_depth(y, self.stem))
+            y = layers.Conv(self.width, name="head")(space_to_depth(y, self.stem))
             skips = []
             for scale, count in enumerate(self.blocks):
                 y = stage(y, f"encoder_{scale}", count)
@@ -150,7 +151,7 @@ class SEVNet(nn.Module):
                 y = stage(up(y) + skips[scale], f"decoder_{scale}", count)
             outputs = self.channels * self.stem**2
             y = layers.Conv(outputs, gain=TAIL_GAIN, name="tail")(y)
-            return ops.depth_to_space(y, self.stem)
+            return depth_to_space(y, self.stem)
 
         signal = tokens.widen(x)
         centred = signal - centre

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sevnet_jax.models import ops
+from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
 
 
 def convolve_plainly(x, kernel, stride):
@@ -46,11 +47,11 @@ def test_transposed_convolution_writes_each_pixel_its_own_block(rng):
 
 def test_space_to_depth_and_back(rng):
     x = jnp.asarray(rng.normal(size=(2, 4, 6, 3)).astype("float32"))
-    tokens = ops.space_to_depth(x, 2)
+    tokens = space_to_depth(x, 2)
     chex.assert_shape(tokens, (2, 2, 3, 12))
     block = np.asarray(x)[1, 2:4, 4:6].ravel()
     chex.assert_trees_all_equal(tokens[1, 1, 2], block)
-    chex.assert_trees_all_equal(ops.depth_to_space(tokens, 2), x)
+    chex.assert_trees_all_equal(depth_to_space(tokens, 2), x)
 
 
 @pytest.mark.parametrize(("side", "mode"), [(5, "reflect"), (3, "edge"), (1, "edge")])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sevnet_jax import create_model, equivariance, list_models
 from sevnet_jax.models import ABLATIONS, layers, ops
+from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
 
 every_preset = pytest.mark.parametrize("name", list_models())
 KEEPS_THE_LAW = {"1a", "1b", "1c", "2a", "2b", "2c"}
@@ -129,9 +130,9 @@ def test_the_stem_puts_the_network_on_blocks_of_pixels(draw_params, rng):
     model = tiny(blocks=(), bottleneck=1, centre="none")
     x = jnp.asarray(rng.uniform(size=(1, 4, 6, 3)), "float32")
     params = draw_params(model, x)["params"]
-    y = ops.convolve(ops.space_to_depth(x, 2), params["head"]["kernel"])
+    y = ops.convolve(space_to_depth(x, 2), params["head"]["kernel"])
     y = layers.SEVB().apply({"params": params["bottleneck_block_0"]}, y)
-    y = ops.depth_to_space(ops.convolve(y, params["tail"]["kernel"]), 2)
+    y = depth_to_space(ops.convolve(y, params["tail"]["kernel"]), 2)
     restored = model.apply({"params": params}, x)
     chex.assert_trees_all_close(restored, x + y, atol=1e-5)
 
