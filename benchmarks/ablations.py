@@ -5,14 +5,15 @@ GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python benchmarks/ablations.py --photos FO
     --write docs/results.md
 
 A row that stays more than 0.3 dB behind 1a on held-out photos, at gaussian 20, goes on
-from its weights, in the same stages for every row, and its best is scored. 1a goes
-through all of them, as a control, and is scored after each. Each stage leaves a JSON
-file in --out; the curve and the features of three rows are drawn there at the end, and
+from its weights, in the same stages for every row, and its best is scored. 1a goes on
+for as long as any of them, as a control, and is scored after each stage. Each leaves a
+JSON file in --out; the curve and the features of some rows are drawn beside them, and
 the tables printed (eval.py study makes them again). What was done already is not done
 again; runs that were stopped go on.
 """
 
 import argparse
+import itertools
 import json
 import logging
 import sys
@@ -27,6 +28,7 @@ from sevnet_jax.evaluation import (
     runner,
     scenes,
     study,
+    study_figures,
 )
 from sevnet_jax.evaluation.commands import curve, features
 from sevnet_jax.evaluation.commands import study as tables
@@ -42,7 +44,7 @@ NARROW = "_narrow"  # behind a row's name: half the width, a quarter of the oper
 ROWS = (*ABLATIONS, "unet_relu", "1a_wrapped", "2f_wrapped", f"1a{NARROW}")
 SEEDS = (0, 1)
 REPEATED = ("2b", "2e", "2f")
-DRAWN = ("1a", "unet_relu", "2f")
+DRAWN = ("1a", "unet_relu", "2f", "2f_wrapped")
 HELD_OUT = 20  # images
 
 
@@ -84,14 +86,19 @@ def run_all(args: argparse.Namespace) -> None:
     ours = {s: train_stages(args, ablation.OURS, s, stages=1)[0] for s in SEEDS}
     for run in ours.values():
         score(args, run)
+    longest = study.STAGES[0].steps
     for row in (row for row in args.rows if row != ablation.OURS):
         stages = 1 if row in study.SMALLER else len(study.STAGES)
         for seed in SEEDS if row in args.repeated else SEEDS[:1]:
             found = train_stages(args, row, seed, stages, ours[seed]["held_out"])
             ended = [run for run in found if run["held_out"] is not None]
             if ended:
-                score(args, max(ended, key=lambda run: run["held_out"]))
-    for run in train_stages(args, ablation.OURS, 0, len(study.STAGES)):
+                best = max(ended, key=lambda run: run["held_out"])
+                score(args, best)
+                longest = max(longest, best["steps"])
+    totals = itertools.accumulate(stage.steps for stage in study.STAGES)
+    stages = 1 + sum(total < longest for total in totals)
+    for run in train_stages(args, ablation.OURS, 0, stages):
         score(args, run)
 
 
@@ -106,7 +113,7 @@ def train_stages(
     found, last = [], None
     for number in range(stages):
         found.append(train_stage(args, row, seed, number, last))
-        if study.is_close(found[-1]["held_out"], wanted):
+        if ablation.is_close(found[-1]["held_out"], wanted):
             break
         if found[-1]["held_out"] is not None:
             last = found[-1]
@@ -141,7 +148,7 @@ def train_stage(
         state = train(recipe, folder, terminal=sys.stderr.isatty())
     except Diverged as error:
         print(error, file=sys.stderr)
-        run["held_out"] = None
+        run |= {"held_out": None, "diverged_after": error.step}
     else:
         if int(state.step) < recipe.steps:
             sys.exit("stopped; the same command goes on from there")
@@ -216,25 +223,27 @@ def describe(result: runner.Run, network: methods.Method) -> dict:
 
 def draw(args: argparse.Namespace) -> None:
     """Draws the curve and the features of rows that were trained."""
-    counting = study.choose(study.load(args.out)).items()
-    names = {run["row"]: name for name, run in counting if run["seed"] == 0}
+    chosen = study.choose(study.load(args.out))
+    names = {run["row"]: name for name, run in chosen.items() if run["seed"] == 0}
     if any(row not in names for row in DRAWN):
         print(f"no figures: they need seed 0 of {', '.join(DRAWN)}", file=sys.stderr)
         return
-    networks = [f"{ablation.label(row)}={args.workdir / names[row]}" for row in DRAWN]
+    networks = {ablation.label(row): names[row] for row in DRAWN}
+    weights = {label: study.find_weights(chosen[n]) for label, n in networks.items()}
     photo = scenes.from_folder(args.test[0], PAPER_COLUMNS)[0].files[0]
-    for command, source in (
-        (curve, ["--data", args.test[0], "--limit", "12"]),
-        (features, ["--image", str(photo)]),
+    figures = args.out / "figures"
+    for command, figure, source in (
+        (curve, figures / "curve.png", ["--data", args.test[0], "--limit", "12"]),
+        (features, args.workdir / "features.png", ["--image", str(photo)]),
     ):
-        name = command.__name__.rsplit(".")[-1]
-        figures = args.out / "figures"
+        numbers = figures / f"{figure.stem}.json"
+        if study_figures.find_weights(numbers) == weights:
+            continue
         parser = argparse.ArgumentParser()
         command.add_arguments(parser)
-        given = [*source, "--weights", *networks]
-        given += ["--out", str(figures / f"{name}.png")]
-        given += ["--json", str(figures / f"{name}.json")]
-        command.run(parser.parse_args(given))
+        given = [*source, "--out", str(figure), "--json", str(numbers)]
+        shown = [f"{label}={args.workdir / name}" for label, name in networks.items()]
+        command.run(parser.parse_args([*given, "--weights", *shown]))
 
 
 def write(path: Path, content: dict) -> None:

@@ -50,9 +50,11 @@ DESCRIPTIONS = {
     "unscaled": "IGM without scaling",
     "pre_ln": "LN before, ReLU",
     "unet_relu": "(baseline)",
-    "1a_wrapped": "ours wrapped",
-    "2f_wrapped": "LN, GELU wrapped",
+    "1a_wrapped": "(ours)",
+    "2f_wrapped": "LN, GELU",
     "1a_narrow": "ours, half as wide",
+    "1a_stage1": "ours, trained on",
+    "1a_stage2": "ours, trained on further",
 }
 DESIGN = ("normalization", "gate", "pre_normalization", "expansion")
 
@@ -134,13 +136,18 @@ def tabulate(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     return ["row", *noises], cells
 
 
+def find_papers(data: str) -> dict[str, dict[str, paper.Cell]]:
+    """Returns the paper's rows, if these are its images."""
+    return paper.ablation() if data.casefold() == PAPER_SET.casefold() else {}
+
+
 def tabulate_differences(
     rows: Sequence[Row], data: str
 ) -> tuple[list[str], list[list[str]]]:
     """Returns header and cells: each row minus 1a, in dB, and the paper's behind it."""
     noises = list(rows[0].psnr)
     (ours,) = (row for row in rows if row.name == OURS)
-    theirs = paper.ablation() if data.casefold() == PAPER_SET.casefold() else {}
+    theirs = find_papers(data)
 
     def cell(row, noise):
         gap = row.psnr[noise] - ours.psnr[noise]
@@ -212,8 +219,14 @@ def is_converged(row: Row, ours: Row) -> bool:
     """Whether a row is as good as 1a in distribution; True if that was not scored."""
     if IN_DISTRIBUTION not in row.psnr:
         return True
-    below = ours.psnr[IN_DISTRIBUTION] - row.psnr[IN_DISTRIBUTION]
-    return below <= CONVERGED_WITHIN  # NaN is not
+    return is_close(row.psnr[IN_DISTRIBUTION], ours.psnr[IN_DISTRIBUTION])
+
+
+def is_close(score: float | None, wanted: float | None) -> bool:
+    """Whether a score in distribution is as good as 1a's; None: training diverged."""
+    if score is None or wanted is None:
+        return False
+    return score >= wanted - CONVERGED_WITHIN  # NaN is not
 
 
 def _score(psnr: float, ssim: float) -> str:
@@ -228,6 +241,5 @@ def label(name: str) -> str:
 def _label(row: Row) -> str:
     if len(row.runs) == 1:
         return label(row.name)
-    return (
-        f"{label(row.name)}, {len(row.runs)} runs, +- {max(row.spread.values()):.2f} dB"
-    )
+    spread = f"std up to {max(row.spread.values()):.2f} dB"
+    return f"{label(row.name)}, {len(row.runs)} runs, {spread}"

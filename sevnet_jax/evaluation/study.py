@@ -6,18 +6,20 @@ benchmarks/ablations.py writes a file for each run; its tables are made here.
 import dataclasses
 import json
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sevnet_jax.evaluation import ablation, claims
-from sevnet_jax.evaluation.ablation import CONVERGED_WITHIN, OURS, Row
+from sevnet_jax.evaluation.ablation import OURS, Row, is_close
 from sevnet_jax.evaluation.protocol import count_images
 from sevnet_jax.evaluation.report import format_markdown
 
 BEGIN, END = "<!-- eval.py study: begin -->", "<!-- eval.py study: end -->"
 METRICS = ("psnr", "ssim")
 SMALLER = ("1a_narrow",)
+KEYS = ("row", "seed", "stage", "learning_rate", "steps", "held_out", "means")
 SHOWN = (*ablation.NOISES, claims.OOD)
 Run = Mapping[str, Any]
 
@@ -30,16 +32,14 @@ class Stage:
     steps: int
 
 
-# One after the other, each from the weights of the last, until a row is as good in
-# distribution as 1a was after the first; the same for all.
-STAGES = (Stage(1.5e-3, 6000), Stage(3e-3, 12000), Stage(1.5e-3, 12000))
-
-
-def is_close(score: float | None, wanted: float | None) -> bool:
-    """Whether a row is as good as 1a in distribution; None: training diverged."""
-    if score is None or wanted is None:
-        return False
-    return score >= wanted - CONVERGED_WITHIN
+# One after the other, each from the weights of the last that did not diverge, until a
+# row is as good in distribution as 1a was after the first; the same for all.
+STAGES = (
+    Stage(1.5e-3, 6000),
+    Stage(3e-3, 12000),
+    Stage(1.5e-3, 12000),
+    Stage(3e-4, 12000),
+)
 
 
 def load(folder: str | Path) -> dict[str, Run]:
@@ -47,18 +47,19 @@ def load(folder: str | Path) -> dict[str, Run]:
     paths = sorted(Path(folder).glob("*.json"))
     if not paths:
         raise ValueError(f"no results of runs, *.json, in {str(folder)!r}")
-    runs, first = {}, {}
+    runs, first = {}, None
     for path in paths:
         try:
             runs[path.stem] = run = json.loads(path.read_text())
-            run["row"], run["seed"], run["stage"], run["held_out"]
+            operator.itemgetter(*KEYS)(run)  # or the run is not complete
             images = {
                 data: {noise: mean["images"] for noise, mean in means.items()}
                 for data, means in run["means"].items()
             }
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} holds no run: {error!r}") from None
-        if images and first.setdefault("images", images) != images:
+        first = first or images
+        if images and images != first:
             raise ValueError(f"{path} was scored on other images than the others")
     return runs
 
@@ -66,9 +67,9 @@ def load(folder: str | Path) -> dict[str, Run]:
 def choose(runs: Mapping[str, Run]) -> dict[str, Run]:
     """Returns the runs that count: of each row and seed the best on held-out photos.
 
-    Of 1a the first stage: the others are controls, or rows that came early would be
-    held against a longer training. A seed that stays late is left out if another of
-    its row does not.
+    Of 1a the first stage: the others are rows of their own, as controls, or rows that
+    came early would be held against a longer training. A seed that stays late is left
+    out if another of its row does not.
     """
     best = _find_best(runs)
     on_time = {run["row"] for run in best.values() if not is_late(run, best)}
@@ -82,13 +83,18 @@ def choose(runs: Mapping[str, Run]) -> dict[str, Run]:
 def _find_best(runs: Mapping[str, Run]) -> dict[str, Run]:
     best: dict[tuple[str, int], str] = {}
     for name, run in runs.items():
-        key = (run["row"], run["seed"])
-        control = run["row"] == OURS and run["stage"] > 0
-        if control or not run["means"]:
+        if not run["means"]:
             continue
+        key = (name_row(run), run["seed"])
         if key not in best or run["held_out"] > runs[best[key]]["held_out"]:
             best[key] = name
-    return {name: runs[name] for name in best.values()}
+    return {name: {**runs[name], "row": row} for (row, _), name in best.items()}
+
+
+def name_row(run: Run) -> str:
+    """Returns the row that a run stands for: each control for itself."""
+    control = run["row"] == OURS and run["stage"] > 0
+    return f"{OURS}_stage{run['stage']}" if control else run["row"]
 
 
 def is_late(run: Run, best: Mapping[str, Run]) -> bool:
@@ -97,6 +103,11 @@ def is_late(run: Run, best: Mapping[str, Run]) -> bool:
     if not wanted or run["row"] in SMALLER:
         return False
     return not is_close(run["held_out"], wanted.get(run["seed"], wanted.get(0)))
+
+
+def find_weights(run: Run) -> str:
+    """Returns the hash of the weights that were scored."""
+    return run["provenance"]["network"]["weights_sha256"]
 
 
 def find_sets(runs: Mapping[str, Run]) -> dict[str, int]:
@@ -139,7 +150,7 @@ def format_training(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> str:
             f"{run['learning_rate']:g}",
             *_describe_training(run),
             *(mean(run, data) for data in sets),
-            "yes" if name in chosen else "no",
+            f"as {chosen[name]['row']}" if name in chosen else "no",
         ]
         for name, run in sorted(
             runs.items(),
@@ -154,7 +165,7 @@ def format_training(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> str:
 def _describe_training(run: Run) -> tuple[str, str]:
     """Returns the steps and where they led."""
     if run["held_out"] is None:
-        return f"below {run['steps']}", "diverged"
+        return str(run["steps"]), f"diverged after {run['diverged_after']}"
     return str(run["steps"]), f"{run['held_out']:.2f}"
 
 

@@ -18,6 +18,19 @@ def format_figures(runs: str | Path) -> str:
     return "".join(f"\n{part}\n" for part in parts)
 
 
+def find_weights(path: str | Path) -> dict[str, str]:
+    """Returns the hash of the weights of each network that a figure shows."""
+    if not Path(path).exists():
+        return {}
+    found = json.loads(Path(path).read_text())
+    networks = found["networks"] if "networks" in found else found["methods"]
+    return {
+        name: network["weights_sha256"]
+        for name, network in networks.items()
+        if "weights_sha256" in network
+    }
+
+
 def format_curve(found: dict[str, Any]) -> str:
     """Returns PSNR against the noise level."""
     curve = found["curve"]
@@ -38,6 +51,10 @@ def format_features(found: dict[str, Any]) -> str:
         for noise, cosine in network["cosine"].items()
         if noise != found["reference"]
     ]
-    title = f"Cosine of the last features to those under {found['reference']}:"
+    width, height = found["size"][::-1]
+    title = (
+        f"{found['image']}, its central {width}x{height} pixels, one draw of noise: "
+        f"cosine of the last features to those under {found['reference']}:"
+    )
     header = ["network", "noise", "of all features", "of their mean maps"]
     return f"{title}\n\n{format_markdown(header, cells)}"

@@ -28,7 +28,11 @@ ASK_EVERY = 10  # steps between the hosts' agreements on whether to stop
 
 
 class Diverged(Exception):
-    """Too many steps in a row had no finite gradient."""
+    """Too many steps in a row, up to `step`, had no finite gradient."""
+
+    def __init__(self, message: str, step: int):
+        super().__init__(message)
+        self.step = step
 
 
 def train(
@@ -200,7 +204,8 @@ class _Run:
             self._save_good_state(step - int(in_row))
             raise Diverged(
                 f"no finite gradient for {int(in_row)} steps up to step {step}; the "
-                f"last good state is kept in {self.folder / 'checkpoints'}"
+                f"last good state is kept in {self.folder / 'checkpoints'}",
+                step,
             )
         self.checkpoints.raise_if_failed()
 

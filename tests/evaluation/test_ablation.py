@@ -65,7 +65,7 @@ def show(rows, data="Kodak24"):
 
 def test_differences_stand_beside_the_papers(rows):
     text = show(rows)
-    assert "2e LN, ReLU, 2 runs, +- 1.41 dB" in text
+    assert "2e LN, ReLU, 2 runs, std up to 1.41 dB" in text
     # The paper: 21.88 - 24.23 at mixture; it has no speckle 60 in this table.
     (line,) = [t for t in text.splitlines() if "-2.00" in t]
     assert line.split()[-4:] == ["-2.00", "-2.00", "(-2.35)", "-2.00"]

@@ -21,7 +21,7 @@ def write_run(tmp_path):
             for noise in PAPER_COLUMNS
         }
         means["gaussian:20"]["psnr"] = inside
-        run = {"row": row, "seed": seed, "stage": 0}
+        run = {"row": row, "seed": seed, "stage": 0, "diverged_after": 312}
         run |= {"learning_rate": 1.5e-3, "steps": 6000}
         run |= {"held_out": held_out, "means": {"Kodak24": means}, **changes}
         (tmp_path / f"{name}.json").write_text(json.dumps(run))
@@ -49,10 +49,10 @@ def test_longer_trainings_of_1a_are_controls_only(write_run):
     write_run("a", "1a", held_out=31.0)
     folder = write_run("b", "1a", held_out=31.5, stage=1, steps=18000)
     runs = study.load(folder)
-    assert list(study.choose(runs)) == ["a"]
-    assert "| 1a | 0 | 0.0015 | 18000 | 31.50 | 25.00 | no |" in study.format_study(
-        runs
-    )
+    rows = {name: run["row"] for name, run in study.choose(runs).items()}
+    assert rows == {"a": "1a", "b": "1a_stage1"}
+    line = "| 1a | 0 | 0.0015 | 18000 | 31.50 | 25.00 | as 1a_stage1 |"
+    assert line in study.format_study(runs)
 
 
 def test_a_late_seed_is_left_out_if_another_is_not(write_run):
@@ -89,6 +89,7 @@ def test_means_are_over_their_noises(write_run):
     assert row.psnr[claims.OOD] == pytest.approx(26.5 + 6 / 16)
     assert row.psnr[claims.VARYING] == pytest.approx(26.5 + 6 / 6)
     assert row.psnr[claims.PAPER_MEAN] == pytest.approx(26.5 + 6 / 6)
+    assert row.psnr[claims.OOD + claims.BEYOND] == pytest.approx(26.5 + 6 / 16 - 33)
 
 
 @pytest.fixture
@@ -116,18 +117,35 @@ def read_verdicts(runs, data="Kodak24"):
 
 def test_the_margin_is_students(runs):
     rows = {row.name: row for row in study.collect(study.choose(runs), "Kodak24")}
-    claim = claims.Claim("", "2c")
     # Of 1a and 2b, each with 2 seeds; 2c has one.
     pooled = np.sqrt(
         (np.var([25.01, 24.99], ddof=1) + np.var([26.02, 25.98], ddof=1)) / 2
     )
     expected = scipy.stats.t.ppf(0.975, 2) * pooled * np.sqrt(1 / 1 + 1 / 2)
-    assert claims.find_margin(rows, claim) == pytest.approx(expected)
-    # 2e alone tells the spread where a row does not keep the law.
+    assert claims.find_margin(rows, "2c", "1a", claims.OOD) == pytest.approx(expected)
+    # 2e alone tells the spread of rows that do not keep the law.
     own = np.std([23.03, 22.97], ddof=1)
     expected = scipy.stats.t.ppf(0.975, 1) * own * np.sqrt(1 / 2 + 1 / 1)
-    other = claims.find_margin(rows, claims.Claim("", "2e", "2d"))
-    assert other == pytest.approx(expected)
+    assert claims.find_margin(rows, "2e", "2d", claims.OOD) == pytest.approx(expected)
+    # Of both kinds: Satterthwaite's degrees of freedom, between 1 and 3.
+    one, two = own**2 / 2, pooled**2 / 2
+    freedom = (one + two) ** 2 / (one**2 / 1 + two**2 / 2)
+    assert 1 < freedom < 3
+    expected = scipy.stats.t.ppf(0.975, freedom) * np.sqrt(one + two)
+    assert claims.find_margin(rows, "2e", "1a", claims.OOD) == pytest.approx(expected)
+
+
+def test_what_is_lost_beyond_the_score_in_distribution_has_its_own_margin(write_run):
+    """Seeds that are better everywhere spread, but not in what they lose."""
+    for seed, better in ((0, 0.5), (1, -0.5)):
+        scores = {"inside": 30 + better, "held_out": 31.0}
+        write_run(f"1a_{seed}", "1a", seed, **scores, outside=25 + better)
+        write_run(f"2b_{seed}", "2b", seed, **scores, outside=24.9 + better)
+    folder = write_run("2c", "2c", outside=24.9)
+    found = read_verdicts(study.load(folder))
+    only = "only relative to its score in distribution"
+    assert found["2b - 1a"][1:3] == ["-0.10 +- 3.04", "-0.10 +- 0.00"]
+    assert found["2b - 1a"][-1] == found["2c - 1a"][-1] == only
 
 
 def test_claims_are_judged_by_the_spread_of_seeds(runs):
@@ -137,11 +155,11 @@ def test_claims_are_judged_by_the_spread_of_seeds(runs):
     assert found["2b - 1a"][-1] == "no, the opposite"
     assert found["1h - 1a"][-1] == "1h not converged: says nothing"
     assert found["2a - 1a"][-1] == "yes, but perhaps no more than in distribution"
-    assert found["1d - 1a"][-1] == "no, not within 0.2 dB"
+    assert found["1d - 1a"][-1] == "no, more than 0.2 dB worse"
     assert found["unscaled - 1a"][-1] == "yes, its training diverged"
     assert found["1e - 1a"][-1] == "no, its training diverged"
     # The paper's own mean over its six columns, 2e minus 2d, by hand.
-    assert found["2e - 2d"][2] == "-1.00 (-1.09)"
+    assert found["2e - 2d"][3] == "-1.00 (-1.09)"
 
 
 def test_a_late_row_on_either_side_says_nothing(write_run, runs):
@@ -152,9 +170,12 @@ def test_a_late_row_on_either_side_says_nothing(write_run, runs):
 
 def test_a_smaller_network_may_be_behind_in_distribution(write_run, runs):
     write_run("2f", "2f", outside=24.0)
-    folder = write_run("narrow", "1a_narrow", held_out=30.0, outside=24.8)
+    scores = {"held_out": 30.0, "inside": 29.0, "outside": 24.0}
+    folder = write_run("narrow", "1a_narrow", **scores)
     loaded = study.load(folder)
-    assert read_verdicts(loaded)["2f - 1a_narrow"][-1] == "yes"
+    found = read_verdicts(loaded)
+    assert found["1a_narrow - 1a"][-1] == "yes"  # as much is lost everywhere
+    assert found["2f - 1a_narrow"][-1] == "yes"  # from a better score to the same
     assert "of little weight: 1h\n" in study.format_study(loaded)
 
 
@@ -162,21 +183,22 @@ def test_a_smaller_network_may_be_behind_in_distribution(write_run, runs):
     ("gap", "margin", "verdict"),
     [
         (-0.1, 0.05, "yes"),
-        (0.1, 0.05, "yes"),
+        (0.9, 0.6, "yes"),
         (-0.1, 0.6, "cannot be told"),
-        (-0.9, 0.6, "no, not within 0.2 dB"),
+        (-0.9, 0.6, "no, more than 0.2 dB worse"),
         (-0.1, np.nan, "one seed only: cannot be told"),
     ],
 )
 def test_what_is_close_is_judged_by_the_spread_too(gap, margin, verdict):
-    assert claims.decide(claims.Claim("", "1d", close=True), gap, 0, margin) == verdict
+    found = claims.Difference(gap, margin)
+    assert claims.decide(True, found, beyond=found) == verdict
 
 
 def test_the_papers_numbers_stand_beside_its_own_set_only(runs):
     for run in runs.values():
         if run["means"]:
             run["means"]["CBSD68"] = run["means"].pop("Kodak24")
-    assert read_verdicts(runs, "CBSD68")["2e - 2d"][2] == "-1.00"
+    assert read_verdicts(runs, "CBSD68")["2e - 2d"][3] == "-1.00"
 
 
 def test_without_a_second_seed_nothing_is_claimed(write_run):
@@ -200,8 +222,9 @@ def test_a_collapse_counts_for_one_side_only(runs, row, verdict):
 
 def test_everything_is_in_the_tables(runs):
     text = study.format_study(runs)
-    assert "| unscaled | 0 | 0.0015 | below 6000 | diverged | - | no |" in text
-    assert "| 1a | 1 | 0.0015 | 6000 | 31.00 | 24.99 | yes |" in text
+    line = "| unscaled | 0 | 0.0015 | 6000 | diverged after 312 | - | no |"
+    assert line in text
+    assert "| 1a | 1 | 0.0015 | 6000 | 31.00 | 24.99 | as 1a |" in text
     assert "Not within 0.3 dB of 1a at gaussian:20, so of little weight: 1h" in text
 
 

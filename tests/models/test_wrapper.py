@@ -98,6 +98,18 @@ def test_a_homogeneous_network_is_local(draw_params):
     np.testing.assert_allclose(together, apart, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("design", "same"), [({}, True), (ROW_2F, False)])
+def test_a_homogeneous_network_is_wrapped_already(draw_params, x, design, same):
+    """Its law takes the deviation out again; the mean it subtracts itself."""
+    size = {"width": 4, "blocks": (1,), "bottleneck": 1}
+    ours = create_model("sevnet_s", **size, **design)
+    wrapped = create_model("sevnet_s", **size, **design, wrapped=True)
+    variables = draw_params(ours, x)
+    inside = {name: {"inner": values} for name, values in variables.items()}
+    expected, found = ours.apply(variables, x), wrapped.apply(inside, x)
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-5) == same
+
+
 def test_a_flat_image_stays_as_it_is(wrapped):
     model, variables = wrapped
     flat = jnp.full((1, 8, 8, 3), 0.25)

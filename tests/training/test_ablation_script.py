@@ -53,7 +53,7 @@ def test_a_late_row_goes_on_and_everything_is_kept(
         start = recipe.init_weights.rpartition("/")[2]
         asked.append((folder.name, recipe.seed, recipe.learning_rate, start))
         if folder.name == "2e_seed0_stage1":
-            raise script["Diverged"]("no finite gradient")
+            raise script["Diverged"]("no finite gradient", 3)
         model = create_model("sevnet_s", width=4, blocks=(1,), bottleneck=0)
         params = model.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
         config = {"name": "sevnet_s", "width": 4, "blocks": [1], "bottleneck": 0}
@@ -102,7 +102,7 @@ def test_a_late_row_goes_on_and_everything_is_kept(
     text = document.read_text()
     assert text.startswith("before\n")
     assert study.format_study(runs) in text
-    assert "| 2e | 0 | 0.003 | below 3 | diverged | - | no |" in text
+    assert "| 2e | 0 | 0.003 | 3 | diverged after 3 | - | no |" in text
 
     before = [file.stat().st_mtime_ns for file in files]
     assert script["main"](argv) == 0
@@ -140,7 +140,7 @@ def test_a_narrow_row_has_half_the_width(script):
 
 def test_a_run_that_diverged_is_recorded(script, argv, tmp_path, monkeypatch):
     def fail(*_, **__):
-        raise script["Diverged"]("no finite gradient")
+        raise script["Diverged"]("no finite gradient", 3)
 
     monkeypatch.setitem(script["main"].__globals__, "train", fail)
     monkeypatch.setattr(study, "STAGES", study.STAGES[:1])
@@ -148,6 +148,7 @@ def test_a_run_that_diverged_is_recorded(script, argv, tmp_path, monkeypatch):
     path = tmp_path / "out" / "unscaled_seed0_stage0.json"
     run = json.loads(path.read_text())
     assert run["held_out"] is None
+    assert run["diverged_after"] == 3
     assert run["means"] == {}
 
 
@@ -166,4 +167,4 @@ def test_one_row_is_really_trained_scored_and_drawn(
     assert recipe["seed"] == 0
     assert recipe["model"]["name"] == "sevnet_xs"
     names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
-    assert names == {"curve.png", "curve.json", "features.png", "features.json"}
+    assert names == {"curve.png", "curve.json", "features.json"}

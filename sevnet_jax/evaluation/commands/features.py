@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from sevnet_jax.data import images
 from sevnet_jax.evaluation import features, methods, report
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         json_file.write(
             args.json,
             {
+                "image": Path(args.image).name,
                 "reference": args.noises[0],
                 "seed": args.seed,
                 "size": [height, width],
