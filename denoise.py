@@ -2,7 +2,12 @@
 
 import sys
 
-from sevnet_jax.inference.command import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        # Takes seconds, in which one may think better of it.
+        from sevnet_jax.inference.command import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("denoise.py: stopped", file=sys.stderr)
+        sys.exit(130)

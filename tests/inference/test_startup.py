@@ -1,8 +1,10 @@
 """From the shell: how long somebody with one photo waits, on two cores."""
 
+import runpy
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -28,3 +30,15 @@ def test_a_photo_takes_seconds(project, rng, tmp_path):
         seconds.append(time.perf_counter() - began)
     assert seconds[0] < COLD
     assert min(seconds[1:]) < WARM
+
+
+def test_an_early_interruption_is_one_line(project, monkeypatch, capsys):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    command = types.SimpleNamespace(main=interrupt)
+    monkeypatch.setitem(sys.modules, "sevnet_jax.inference.command", command)
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(project / "denoise.py"), run_name="__main__")
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "denoise.py: stopped\n"
