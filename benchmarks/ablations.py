@@ -9,7 +9,8 @@ from its weights, in the same stages for every row, and its best is scored. 1a g
 for as long as any of them, as a control, and is scored after each stage. Each leaves a
 JSON file in --out; the curve and the features of some rows are drawn beside them, and
 the tables printed (eval.py study makes them again). What was done already is not done
-again; runs that were stopped go on.
+again; runs that were stopped go on. Weights that --workdir no longer has are trained
+again where a run is to go on from them or be scored.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from sevnet_jax.evaluation import (
 from sevnet_jax.evaluation.commands import curve, features
 from sevnet_jax.evaluation.commands import study as tables
 from sevnet_jax.files import write_atomically
+from sevnet_jax.inference import weights
 from sevnet_jax.models import ABLATIONS
 from sevnet_jax.runtime import use_compilation_cache
 from sevnet_jax.training.logs import read_metrics
@@ -83,9 +85,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run_all(args: argparse.Namespace) -> None:
-    ours = {s: train_stages(args, ablation.OURS, s, stages=1)[0] for s in SEEDS}
-    for run in ours.values():
-        score(args, run)
+    ours = {}
+    for seed in SEEDS:
+        (ours[seed],) = found = train_stages(args, ablation.OURS, seed, stages=1)
+        score(args, found)
     longest = study.STAGES[0].steps
     for row in (row for row in args.rows if row != ablation.OURS):
         stages = 1 if row in study.SMALLER else len(study.STAGES)
@@ -94,12 +97,13 @@ def run_all(args: argparse.Namespace) -> None:
             ended = [run for run in found if run["held_out"] is not None]
             if ended:
                 best = max(ended, key=lambda run: run["held_out"])
-                score(args, best)
+                score(args, found[: found.index(best) + 1])
                 longest = max(longest, best["steps"])
     totals = itertools.accumulate(stage.steps for stage in study.STAGES)
     stages = 1 + sum(total < longest for total in totals)
-    for run in train_stages(args, ablation.OURS, 0, stages):
-        score(args, run)
+    found = train_stages(args, ablation.OURS, 0, stages)
+    for number in range(stages):
+        score(args, found[: number + 1])
 
 
 def train_stages(
@@ -110,65 +114,85 @@ def train_stages(
     wanted: float | None = None,
 ) -> list[dict]:
     """Trains a row until it is close to `wanted` on held-out photos."""
-    found, last = [], None
-    for number in range(stages):
-        found.append(train_stage(args, row, seed, number, last))
+    found: list[dict] = []
+    for _ in range(stages):
+        found.append(train_stage(args, row, seed, found))
         if ablation.is_close(found[-1]["held_out"], wanted):
             break
-        if found[-1]["held_out"] is not None:
-            last = found[-1]
     return found
 
 
 def train_stage(
-    args: argparse.Namespace, row: str, seed: int, number: int, last: dict | None
+    args: argparse.Namespace, row: str, seed: int, earlier: list[dict]
 ) -> dict:
-    """Trains one stage from the weights of the last; returns what is known of it."""
-    stage = study.STAGES[number]
+    """Trains the stage after some others; returns what is known of it."""
+    stage = study.STAGES[len(earlier)]
+    last = find_last(earlier)
     run = {
         "row": row,
         "seed": seed,
-        "stage": number,
+        "stage": len(earlier),
         "learning_rate": stage.learning_rate,
         "steps": stage.steps + (last["steps"] if last else 0),
         "preset": PRESET,
     }
-    name = name_run(run)
-    path = args.out / f"{name}.json"
+    path = args.out / f"{name_run(run)}.json"
     if path.exists():
         done = json.loads(path.read_text())
         if {key: done.get(key) for key in run} != run:
             raise ValueError(f"{path} is of a run with other settings; move it away")
         return done
-    start = args.workdir / name_run(last) if last else None
-    recipe = make_recipe(args, row, seed, number, start)
-    print(f"--- {name}", file=sys.stderr)
-    folder = args.workdir / name
+    start = find_weights(args, earlier)
     try:
-        state = train(recipe, folder, terminal=sys.stderr.isatty())
+        run["held_out"] = train_weights(args, run, start)
     except Diverged as error:
         print(error, file=sys.stderr)
         run |= {"held_out": None, "diverged_after": error.step}
-    else:
-        if int(state.step) < recipe.steps:
-            sys.exit("stopped; the same command goes on from there")
-        run["held_out"] = read_held_out(folder, recipe)
     run["means"] = {}
     write(path, run)
     return run
+
+
+def find_last(earlier: list[dict]) -> dict | None:
+    """Returns the last run that did not diverge: the next goes on from its weights."""
+    return next((r for r in reversed(earlier) if r["held_out"] is not None), None)
+
+
+def find_weights(args: argparse.Namespace, earlier: list[dict]) -> Path | None:
+    """Returns the folder of the last weights, trained again if they are gone."""
+    last = find_last(earlier)
+    if last is None:
+        return None
+    folder = args.workdir / name_run(last)
+    if not (folder / weights.FILE).exists():
+        start = find_weights(args, earlier[: earlier.index(last)])
+        train_weights(args, last, start)
+    return folder
+
+
+def train_weights(args: argparse.Namespace, run: dict, start: Path | None) -> float:
+    """Trains a run from given weights; returns its score on held-out photos."""
+    recipe = make_recipe(args, run["row"], run["seed"], run["stage"], start)
+    folder = args.workdir / name_run(run)
+    print(f"--- {folder.name}", file=sys.stderr)
+    state = train(recipe, folder, terminal=sys.stderr.isatty())
+    if int(state.step) < recipe.steps:
+        sys.exit("stopped; the same command goes on from there")
+    return read_held_out(folder, recipe)
 
 
 def name_run(run: dict) -> str:
     return f"{run['row']}_seed{run['seed']}_stage{run['stage']}"
 
 
-def score(args: argparse.Namespace, run: dict) -> None:
-    """Scores a trained run on all sets under all noises, unless that was done."""
+def score(args: argparse.Namespace, stages: list[dict]) -> None:
+    """Scores the last of some stages on all sets under all noises, if not done yet."""
+    run = stages[-1]
     found = [s for test in args.test for s in scenes.from_folder(test, PAPER_COLUMNS)]
     sets = study.find_sets({"": run})
     if run["held_out"] is None or sets == {s.data: s.set_size for s in found}:
         return
-    folder = args.workdir / name_run(run)
+    folder = find_weights(args, stages)
     (network,) = methods.open_methods([str(folder)])
     result = runner.run(found, [network], folder / "scores", seed=0)
     if result.skipped:
@@ -229,7 +253,7 @@ def draw(args: argparse.Namespace) -> None:
         print(f"no figures: they need seed 0 of {', '.join(DRAWN)}", file=sys.stderr)
         return
     networks = {ablation.label(row): names[row] for row in DRAWN}
-    weights = {label: study.find_weights(chosen[n]) for label, n in networks.items()}
+    shown = {label: study.find_weights(chosen[n]) for label, n in networks.items()}
     photo = scenes.from_folder(args.test[0], PAPER_COLUMNS)[0].files[0]
     figures = args.out / "figures"
     for command, figure, source in (
@@ -237,13 +261,13 @@ def draw(args: argparse.Namespace) -> None:
         (features, args.workdir / "features.png", ["--image", str(photo)]),
     ):
         numbers = figures / f"{figure.stem}.json"
-        if study_figures.find_weights(numbers) == weights:
+        if study_figures.find_weights(numbers) == shown:
             continue
         parser = argparse.ArgumentParser()
         command.add_arguments(parser)
         given = [*source, "--out", str(figure), "--json", str(numbers)]
-        shown = [f"{label}={args.workdir / name}" for label, name in networks.items()]
-        command.run(parser.parse_args([*given, "--weights", *shown]))
+        named = [f"{label}={args.workdir / name}" for label, name in networks.items()]
+        command.run(parser.parse_args([*given, "--weights", *named]))
 
 
 def write(path: Path, content: dict) -> None:

@@ -55,6 +55,7 @@ DESCRIPTIONS = {
     "1a_narrow": "ours, half as wide",
     "1a_stage1": "ours, trained on",
     "1a_stage2": "ours, trained on further",
+    "1a_stage3": "ours, trained on furthest",
 }
 DESIGN = ("normalization", "gate", "pre_normalization", "expansion")
 

@@ -20,7 +20,7 @@ CLOSE = 0.2  # dB; the paper's rows that "maintain comparable generalization" lo
 # blocks or by a wrapper, and the others.
 KEEP_THE_LAW = (
     *("1a", "1b", "1c", "2a", "2b", "2c", "unet_relu", "1a_wrapped", "2f_wrapped"),
-    *("1a_narrow", "1a_stage1", "1a_stage2"),
+    *("1a_narrow", "1a_stage1", "1a_stage2", "1a_stage3"),
 )
 
 

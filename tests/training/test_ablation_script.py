@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import shutil
 import types
 
 import jax
@@ -114,6 +115,11 @@ def test_a_late_row_goes_on_and_everything_is_kept(
     assert script["main"](argv) == 0
     assert json.loads(file.read_text())["means"] == whole["means"]
     assert len(asked) == 13  # nothing is trained again
+    # On another machine, without the weights: what the missing run starts from.
+    shutil.rmtree(tmp_path / "runs")
+    (tmp_path / "out" / "2d_seed0_stage2.json").unlink()
+    assert script["main"](argv) == 0
+    assert asked[13:] == asked[4:7]
 
     monkeypatch.setitem(script["main"].__globals__, "PRESET", "sevnet_s")
     assert script["main"](argv) == 2
