@@ -2,26 +2,22 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import scipy.stats
 
 from sevnet_jax.evaluation import ablation
 from sevnet_jax.evaluation.ablation import IN_DISTRIBUTION, OURS, Row
-
-OOD = "mean of 16"  # noises: all but that of training
-VARYING = "mean of 6 variants"  # whose level varies most over the image
-PAPER_MEAN = "mean of the paper's 6"
-BEYOND = f" - {IN_DISTRIBUTION}"  # behind a mean: what is lost out of distribution
-CONFIDENCE = 0.95
-CLOSE = 0.2  # dB; the paper's rows that "maintain comparable generalization" lose 0.1
-# Two kinds of rows, whose seeds tell their spread: networks that keep the law, by their
-# blocks or by a wrapper, and the others.
-KEEP_THE_LAW = (
-    *("1a", "1b", "1c", "2a", "2b", "2c", "unet_relu", "1a_wrapped", "2f_wrapped"),
-    *("1a_narrow", "1a_stage1", "1a_stage2", "1a_stage3"),
+from sevnet_jax.evaluation.chance import (
+    BROKEN,
+    REFERENCE,
+    Difference,
+    find_margin,
+    format_gap,
 )
+from sevnet_jax.evaluation.means import BEYOND, OOD, PAPER_MEAN, VARYING
+
+CLOSE = 0.2  # dB; the paper's rows that "maintain comparable generalization" lose 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +44,12 @@ CLAIMS = (
     Claim("IGM helps: nothing in its place is worse", "2a"),
     Claim("IGM helps: ReLU in its place is worse", "2b"),
     Claim("a single scaling is worse", "2c"),
+    Claim("... but only by a little", "2c", close=True),
     Claim("layer norm is worse, even with IGM", "2d"),
     Claim("with layer norm, ReLU is worse than IGM", "2e", "2d"),
     Claim("with layer norm, GELU is worse than IGM", "2f", "2d"),
     Claim("layer norm and ReLU together are worse", "2e"),
     Claim("layer norm and GELU together are worse", "2f"),
-    Claim("... not because 2e is trained longer", "2e", "1a_stage1"),
-    Claim("... not because 2f is trained longer", "2f", "1a_stage2"),
     Claim("second order collapses", "unscaled"),
     Claim("plain homogeneous blocks, ReLU and no more, are worse", "unet_relu"),
     Claim("plain and homogeneous beats layer norm and ReLU", "2e", "unet_relu"),
@@ -81,75 +76,21 @@ CLAIMS = (
 )
 
 
-def add_means(cells: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Returns {noise: scores} with the means over groups of noises, and BEYOND them."""
-    theirs = [noise for noise in ablation.NOISES if noise != IN_DISTRIBUTION]
-    groups = {
-        OOD: [noise for noise in cells if noise != IN_DISTRIBUTION],
-        VARYING: [noise for noise in cells if noise.startswith("variant")],
-        PAPER_MEAN: theirs,
-    }
-    means = {
-        name: {
-            metric: float(np.mean([cells[noise][metric] for noise in noises]))
-            for metric in ("psnr", "ssim")
-        }
-        for name, noises in groups.items()
-        if noises and all(noise in cells for noise in noises)
-    }
-    inside = cells.get(IN_DISTRIBUTION)
-    beyond = {
-        name + BEYOND: {metric: mean[metric] - inside[metric] for metric in mean}
-        for name, mean in means.items()
-        if inside
-    }
-    return {**cells, **means, **beyond}
-
-
-def find_margin(rows: Mapping[str, Row], worse: str, better: str, over: str) -> float:
-    """Returns how large a difference must be to be no accident of the seeds.
-
-    Student's t for two means, each with the spread of its kind, pooled over rows of
-    that kind that were repeated; two kinds have Satterthwaite's degrees of freedom.
-    """
-    variances: dict[bool, float] = {}
-    freedoms: dict[bool, int] = {}
-    for row in (rows[worse], rows[better]):
-        kind = row.name in KEEP_THE_LAW
-        variance, freedoms[kind] = _pool(rows.values(), kind, over)
-        variances[kind] = variances.get(kind, 0) + variance / len(row.runs)
-    if not all(freedoms.values()):
-        return math.nan
-    variance = math.fsum(variances.values())
-    parts = [variances[kind] ** 2 / freedoms[kind] for kind in variances]
-    freedom = variance**2 / math.fsum(parts) if variance else 1
-    quantile = scipy.stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
-    return float(quantile * math.sqrt(variance))
-
-
-def _pool(rows: Iterable[Row], kind: bool, over: str) -> tuple[float, int]:
-    """Returns the variance of a kind's seeds, and its degrees of freedom."""
-    repeated = [
-        (len(row.runs) - 1, row.spread[over])
-        for row in rows
-        if (row.name in KEEP_THE_LAW) == kind and math.isfinite(row.spread[over])
-    ]
-    freedom = sum(count for count, _ in repeated)
-    squares = math.fsum(count * spread**2 for count, spread in repeated)
-    return squares / max(freedom, 1), freedom
-
-
 def judge(
-    found: Sequence[Row], late: Sequence[str], diverged: Sequence[str], data: str
+    found: Sequence[Row],
+    late: Sequence[str],
+    diverged: Sequence[str],
+    controls: Mapping[str, str],
+    data: str,
 ) -> tuple[list[str], list[list[str]]]:
     """Returns header and cells: each claim, what came out, and whether it held.
 
     `late` are rows that did not converge in distribution, `diverged` those none of
-    whose trainings came to an end.
+    whose trainings came to an end; `controls` names 1a trained as long as a row.
     """
     rows = {row.name: row for row in found}
     cells = []
-    for claim in CLAIMS:
+    for claim in add_controls(controls):
         pair = (claim.worse, claim.better)
         if not all(name in rows or name in diverged for name in pair):
             continue
@@ -167,16 +108,32 @@ def judge(
     return [*header, f"{PAPER_MEAN} (in it)", "held here"], cells
 
 
+def add_controls(controls: Mapping[str, str]) -> list[Claim]:
+    """Returns all claims, each that a row is worse than 1a also for equal training."""
+    claims = []
+    for claim in CLAIMS:
+        claims.append(claim)
+        if claim.better == OURS and not claim.close and claim.worse in controls:
+            text = f"... not because {claim.worse} is trained longer"
+            claims.append(Claim(text, claim.worse, controls[claim.worse]))
+    return claims
+
+
 def _compare(
     rows: Mapping[str, Row], claim: Claim, late: Sequence[str], data: str
 ) -> list[str]:
     worse, better = rows[claim.worse], rows[claim.better]
+    over = claim.over.removesuffix(BEYOND)
+    reference = [
+        name
+        for name, row in rows.items()
+        if name in REFERENCE and name not in late and math.isfinite(row.psnr[over])
+    ]
 
     def measure(over: str) -> Difference:
-        margin = find_margin(rows, claim.worse, claim.better, over)
+        margin = find_margin(rows, reference, (worse.name, better.name), over)
         return Difference(worse.psnr[over] - better.psnr[over], margin)
 
-    over = claim.over.removesuffix(BEYOND)
     plain, beyond = measure(over), measure(over + BEYOND)
     behind = [row.name for row in (worse, better) if row.name in late]
     if not math.isfinite(better.psnr[over]):
@@ -188,31 +145,17 @@ def _compare(
     else:
         judged = plain if over == claim.over else beyond
         verdict = decide(claim.close, judged, beyond)
+        if worse.name in BROKEN and len(worse.runs) == 1 and "told" not in verdict:
+            verdict += ", in one training"
     note = "" if over == OOD else f" ({over})"
     return [
-        _format(worse.psnr[IN_DISTRIBUTION] - better.psnr[IN_DISTRIBUTION]),
+        format_gap(worse.psnr[IN_DISTRIBUTION] - better.psnr[IN_DISTRIBUTION]),
         f"{plain}{note}",
         f"{beyond}{note}",
-        _format(worse.psnr[PAPER_MEAN] - better.psnr[PAPER_MEAN])
+        format_gap(worse.psnr[PAPER_MEAN] - better.psnr[PAPER_MEAN])
         + _find_papers(claim, data),
         verdict,
     ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """A difference in dB, and how large it must be to be no accident."""
-
-    value: float
-    margin: float
-
-    @property
-    def is_less(self) -> bool:
-        return self.value < -self.margin
-
-    def __str__(self) -> str:
-        margin = f" +- {self.margin:.2f}" if math.isfinite(self.margin) else ""
-        return _format(self.value) + margin
 
 
 def decide(close: bool, found: Difference, beyond: Difference) -> str:
@@ -239,7 +182,3 @@ def _find_papers(claim: Claim, data: str) -> str:
         return ""
     worse, better = theirs[claim.worse], theirs[claim.better]
     return f" ({np.mean([worse[n].psnr - better[n].psnr for n in better]):+.2f})"
-
-
-def _format(value: float) -> str:
-    return f"{value:+.2f}" if math.isfinite(value) else "-"

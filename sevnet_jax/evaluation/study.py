@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sevnet_jax.evaluation import ablation, claims
+from sevnet_jax.evaluation import ablation, chance, claims
 from sevnet_jax.evaluation.ablation import OURS, Row, is_close
+from sevnet_jax.evaluation.means import OOD, add_means
 from sevnet_jax.evaluation.protocol import count_images
 from sevnet_jax.evaluation.report import format_markdown
 
@@ -20,7 +21,7 @@ BEGIN, END = "<!-- eval.py study: begin -->", "<!-- eval.py study: end -->"
 METRICS = ("psnr", "ssim")
 SMALLER = ("1a_narrow",)
 KEYS = ("row", "seed", "stage", "learning_rate", "steps", "held_out", "means")
-SHOWN = (*ablation.NOISES, claims.OOD)
+SHOWN = (*ablation.NOISES, OOD)
 Run = Mapping[str, Any]
 
 
@@ -127,7 +128,7 @@ def collect(runs: Mapping[str, Run], data: str) -> list[Row]:
             noise: {m: math.nan if mean[m] is None else mean[m] for m in METRICS}
             for noise, mean in run["means"][data].items()
         }
-        for noise, cell in claims.add_means(cells).items():
+        for noise, cell in add_means(cells).items():
             means[data, name, noise] = cell
     return ablation.collect({name: run["row"] for name, run in runs.items()}, means)
 
@@ -141,7 +142,7 @@ def format_training(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> str:
         if not run["means"]:
             return "-"
         (row,) = collect({"": run}, data)
-        return f"{row.psnr[claims.OOD]:.2f}"
+        return f"{row.psnr[OOD]:.2f}"
 
     cells = [
         [
@@ -158,22 +159,23 @@ def format_training(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> str:
         )
     ]
     header = ["row", "seed", "last learning rate", "steps in all"]
-    header += ["held-out photos, dB", *(f"{data}, {claims.OOD}, dB" for data in sets)]
+    header += ["held-out photos, dB", *(f"{data}, {OOD}, dB" for data in sets)]
     return format_markdown([*header, "counts"], cells)
 
 
 def _describe_training(run: Run) -> tuple[str, str]:
     """Returns the steps and where they led."""
     if run["held_out"] is None:
-        return str(run["steps"]), f"diverged after {run['diverged_after']}"
+        after = run.get("diverged_after")
+        return str(run["steps"]), f"diverged after {after}" if after else "not finite"
     return str(run["steps"]), f"{run['held_out']:.2f}"
 
 
 def format_study(runs: Mapping[str, Run]) -> str:
     """Returns all tables in Markdown."""
     chosen = choose(runs)
-    ended = {run["row"] for run in runs.values() if run["held_out"] is not None}
-    diverged = sorted({run["row"] for run in runs.values()} - ended)
+    diverged = find_diverged(runs)
+    controls = find_controls(chosen)
     late = [run["row"] for run in chosen.values() if is_late(run, chosen)]
     late = sorted(set(late), key=[*ablation.DESCRIPTIONS].index)
     parts = []
@@ -189,10 +191,27 @@ def format_study(runs: Mapping[str, Run]) -> str:
             )
         )
         if any(row.name == OURS for row in rows):
-            table = format_markdown(*claims.judge(rows, late, diverged, data))
+            table = format_markdown(*claims.judge(rows, late, diverged, controls, data))
             parts.append(f"The claims on {data}, differences in dB:\n\n{table}\n")
+            parts.append(chance.compare_kinds(rows, late))
     parts.append(f"All runs:\n\n{format_training(runs, chosen)}\n")
     return "\n".join(parts)
+
+
+def find_diverged(runs: Mapping[str, Run]) -> list[str]:
+    """Returns the rows that diverged in every stage."""
+    ends: dict[str, list[bool]] = {}
+    for run in runs.values():
+        ends.setdefault(run["row"], []).append(run["held_out"] is not None)
+    return [r for r, e in ends.items() if not any(e) and len(e) >= len(STAGES)]
+
+
+def find_controls(chosen: Mapping[str, Run]) -> dict[str, str]:
+    """Returns, for rows that had more than the first stage, 1a after as many."""
+    stages: dict[str, int] = {}
+    for run in chosen.values():
+        stages[run["row"]] = max(run["stage"], stages.get(run["row"], 0))
+    return {row: f"{OURS}_stage{stage}" for row, stage in stages.items() if stage}
 
 
 def _cut(row: Row, noises: Sequence[str]) -> Row:

@@ -8,7 +8,8 @@ import scipy.stats
 
 from eval import main
 from sevnet_jax.data.noise import PAPER_COLUMNS
-from sevnet_jax.evaluation import claims, study
+from sevnet_jax.evaluation import chance, claims, study
+from sevnet_jax.evaluation.means import BEYOND, OOD, PAPER_MEAN, VARYING
 
 
 @pytest.fixture
@@ -86,23 +87,23 @@ def test_means_are_over_their_noises(write_run):
     (folder / "a.json").write_text(json.dumps(run))
     (row,) = study.collect(study.load(folder), "Kodak24")
     assert row.psnr["gaussian:20"] == 33.0
-    assert row.psnr[claims.OOD] == pytest.approx(26.5 + 6 / 16)
-    assert row.psnr[claims.VARYING] == pytest.approx(26.5 + 6 / 6)
-    assert row.psnr[claims.PAPER_MEAN] == pytest.approx(26.5 + 6 / 6)
-    assert row.psnr[claims.OOD + claims.BEYOND] == pytest.approx(26.5 + 6 / 16 - 33)
+    assert row.psnr[OOD] == pytest.approx(26.5 + 6 / 16)
+    assert row.psnr[VARYING] == pytest.approx(26.5 + 6 / 6)
+    assert row.psnr[PAPER_MEAN] == pytest.approx(26.5 + 6 / 6)
+    assert row.psnr[OOD + BEYOND] == pytest.approx(26.5 + 6 / 16 - 33)
 
 
 @pytest.fixture
 def runs(write_run):
-    """Two rows of each kind twice, and others firmly, hardly or lately worse."""
+    """Homogeneous rows that are much alike, others far off, level, or late."""
     for seed, spread in ((0, 0.01), (1, -0.01)):
         write_run(f"1a_{seed}", "1a", seed, outside=25.0 + spread)
-        write_run(f"2b_{seed}", "2b", seed, outside=26.0 + 2 * spread)
+        write_run(f"2b_{seed}", "2b", seed, outside=25.05 + 2 * spread)
         write_run(f"2e_{seed}", "2e", seed, outside=23.0 + 3 * spread)
-    write_run("2c", "2c", outside=24.95)
-    write_run("2d", "2d", outside=24.0)
-    write_run("2a", "2a", inside=29.8, outside=24.8)
-    write_run("1d", "1d", outside=23.0)
+    write_run("2c", "2c", outside=24.98)
+    write_run("2d", "2d", outside=26.0)
+    write_run("1f", "1f", inside=29.5, outside=24.5)
+    write_run("1d", "1d", outside=22.9)
     write_run("1h", "1h", held_out=30.0, inside=29.0, outside=20.0)
     return study.load(write_run("unscaled", "unscaled", held_out=None, means={}))
 
@@ -111,28 +112,50 @@ def read_verdicts(runs, data="Kodak24"):
     chosen = study.choose(runs)
     late = [run["row"] for run in chosen.values() if study.is_late(run, chosen)]
     rows = study.collect(chosen, data)
-    _, cells = claims.judge(rows, late, ["unscaled", "1e"], data)
+    controls = study.find_controls(chosen)
+    _, cells = claims.judge(rows, late, ["unscaled", "1e"], controls, data)
     return {line[1]: line[2:] for line in cells}
 
 
 def test_the_margin_is_students(runs):
     rows = {row.name: row for row in study.collect(study.choose(runs), "Kodak24")}
-    # Of 1a and 2b, each with 2 seeds; 2c has one.
-    pooled = np.sqrt(
-        (np.var([25.01, 24.99], ddof=1) + np.var([26.02, 25.98], ddof=1)) / 2
-    )
-    expected = scipy.stats.t.ppf(0.975, 2) * pooled * np.sqrt(1 / 1 + 1 / 2)
-    assert claims.find_margin(rows, "2c", "1a", claims.OOD) == pytest.approx(expected)
-    # 2e alone tells the spread of rows that do not keep the law.
-    own = np.std([23.03, 22.97], ddof=1)
-    expected = scipy.stats.t.ppf(0.975, 1) * own * np.sqrt(1 / 2 + 1 / 1)
-    assert claims.find_margin(rows, "2e", "2d", claims.OOD) == pytest.approx(expected)
-    # Of both kinds: Satterthwaite's degrees of freedom, between 1 and 3.
-    one, two = own**2 / 2, pooled**2 / 2
-    freedom = (one + two) ** 2 / (one**2 / 1 + two**2 / 2)
-    assert 1 < freedom < 3
-    expected = scipy.stats.t.ppf(0.975, freedom) * np.sqrt(one + two)
-    assert claims.find_margin(rows, "2e", "1a", claims.OOD) == pytest.approx(expected)
+    reference = ["1a", "2b", "2c"]
+
+    def find(*pair):
+        return chance.find_margin(rows, reference, pair, OOD)
+
+    # All trainings of the reference tell its spread.
+    known = np.std([25.01, 24.99, 25.07, 25.03, 24.98], ddof=1)
+    known *= scipy.stats.t.ppf(0.975, 4)
+    assert find("2c", "1a") == pytest.approx(known * np.sqrt(1 / 1 + 1 / 2))
+    assert find("2e", "1a") == pytest.approx(known * np.sqrt(1 / 2 + 1 / 2))
+    # Two rows outside of it: their own seeds only.
+    own = scipy.stats.t.ppf(0.975, 1) * np.std([23.03, 22.97], ddof=1)
+    assert find("2e", "2d") == pytest.approx(own * np.sqrt(1 / 2 + 1 / 1))
+    assert np.isnan(find("1d", "2d"))
+
+
+def test_the_kinds_are_compared_by_ranks(write_run, runs):
+    rows = study.collect(study.choose(runs), "Kodak24")
+    # The lowest three of six, in one of twenty ways.
+    text = chance.compare_kinds(rows, ["1h", "2d"])
+    assert text.startswith("Rows that break the law (1d, 1f, 2e) minus those that keep")
+    gap = np.mean([22.9, 24.5, 23]) - np.mean([25, 25.05, 24.98])
+    assert f"{gap:+.2f} dB in the mean of 16 (p = {2 / 20:.2g})" in text
+    assert "+0.0000 of SSIM in the mean of 16 (p = 1)" in text
+    assert chance.compare_kinds(rows, ["1h"]) in study.format_study(runs)
+    assert chance.compare_kinds(rows[:2], []) == ""
+
+
+def test_longer_rows_are_held_against_1a_trained_as_long(write_run, runs):
+    write_run("1a_long", "1a", stage=1, steps=18000, outside=23.5)
+    folder = write_run("2d", "2d", stage=1, steps=18000, outside=24.0)
+    chosen = study.choose(study.load(folder))
+    assert study.find_controls(chosen)["2d"] == "1a_stage1"
+    found = read_verdicts(study.load(folder))
+    assert found["2d - 1a"][1].startswith("-1.00 +-")
+    assert found["2d - 1a_stage1"][1].startswith("+0.50 +-")
+    assert "2e - 1a_stage1" not in found
 
 
 def test_what_is_lost_beyond_the_score_in_distribution_has_its_own_margin(write_run):
@@ -140,26 +163,44 @@ def test_what_is_lost_beyond_the_score_in_distribution_has_its_own_margin(write_
     for seed, better in ((0, 0.5), (1, -0.5)):
         scores = {"inside": 30 + better, "held_out": 31.0}
         write_run(f"1a_{seed}", "1a", seed, **scores, outside=25 + better)
-        write_run(f"2b_{seed}", "2b", seed, **scores, outside=24.9 + better)
-    folder = write_run("2c", "2c", outside=24.9)
+        write_run(f"2e_{seed}", "2e", seed, **scores, outside=24.9 + better)
+    folder = write_run("2d", "2d", outside=24.9)
     found = read_verdicts(study.load(folder))
     only = "only relative to its score in distribution"
-    assert found["2b - 1a"][1:3] == ["-0.10 +- 3.04", "-0.10 +- 0.00"]
-    assert found["2b - 1a"][-1] == found["2c - 1a"][-1] == only
+    assert found["2e - 1a"][1:3] == ["-0.10 +- 8.98", "-0.10 +- 0.00"]
+    assert found["2e - 1a"][-1] == only
+    assert found["2d - 1a"][-1] == f"{only}, in one training"
 
 
-def test_claims_are_judged_by_the_spread_of_seeds(runs):
+def test_claims_are_judged_by_what_chance_does(runs):
     found = read_verdicts(runs)
-    assert found["2e - 2d"][-1] == "yes"
-    assert found["2c - 1a"][-1] == "cannot be told"
-    assert found["2b - 1a"][-1] == "no, the opposite"
+    assert found["2e - 1a"][-1] == found["2e - 2d"][-1] == "yes"
+    assert found["2c - 1a"][-1] == "yes"  # the claim that it loses only a little
+    assert found["2b - 1a"][-1] == "cannot be told"
+    assert found["2d - 1a"][-1] == "no, the opposite, in one training"
     assert found["1h - 1a"][-1] == "1h not converged: says nothing"
-    assert found["2a - 1a"][-1] == "yes, but perhaps no more than in distribution"
-    assert found["1d - 1a"][-1] == "no, more than 0.2 dB worse"
+    perhaps = "yes, but perhaps no more than in distribution, in one training"
+    assert found["1f - 1a"][-1] == perhaps
+    assert found["1d - 1a"][-1] == "no, more than 0.2 dB worse, in one training"
     assert found["unscaled - 1a"][-1] == "yes, its training diverged"
     assert found["1e - 1a"][-1] == "no, its training diverged"
     # The paper's own mean over its six columns, 2e minus 2d, by hand.
-    assert found["2e - 2d"][3] == "-1.00 (-1.09)"
+    assert found["2e - 2d"][3] == "-3.00 (-1.09)"
+
+
+def test_a_row_diverged_if_it_did_in_every_stage(write_run):
+    for number in range(len(study.STAGES)):
+        assert study.find_diverged(study.load(write_run("1a", "1a"))) == []
+        name = f"unscaled_{number}"
+        folder = write_run(name, "unscaled", stage=number, held_out=None, means={})
+    assert study.find_diverged(study.load(folder)) == ["unscaled"]
+
+
+def test_a_training_that_ended_without_a_finite_score_is_said(write_run):
+    write_run("1a", "1a")
+    lost = {"held_out": None, "diverged_after": None, "means": {}}
+    text = study.format_study(study.load(write_run("2c", "2c", **lost)))
+    assert "| 2c | 0 | 0.0015 | 6000 | not finite | - | no |" in text
 
 
 def test_a_late_row_on_either_side_says_nothing(write_run, runs):
@@ -175,7 +216,8 @@ def test_a_smaller_network_may_be_behind_in_distribution(write_run, runs):
     loaded = study.load(folder)
     found = read_verdicts(loaded)
     assert found["1a_narrow - 1a"][-1] == "yes"  # as much is lost everywhere
-    assert found["2f - 1a_narrow"][-1] == "yes"  # from a better score to the same
+    worse = found["2f - 1a_narrow"][-1]  # from a better score to the same
+    assert worse == "yes, in one training"
     assert "of little weight: 1h\n" in study.format_study(loaded)
 
 
@@ -190,7 +232,7 @@ def test_a_smaller_network_may_be_behind_in_distribution(write_run, runs):
     ],
 )
 def test_what_is_close_is_judged_by_the_spread_too(gap, margin, verdict):
-    found = claims.Difference(gap, margin)
+    found = chance.Difference(gap, margin)
     assert claims.decide(True, found, beyond=found) == verdict
 
 
@@ -198,13 +240,13 @@ def test_the_papers_numbers_stand_beside_its_own_set_only(runs):
     for run in runs.values():
         if run["means"]:
             run["means"]["CBSD68"] = run["means"].pop("Kodak24")
-    assert read_verdicts(runs, "CBSD68")["2e - 2d"][3] == "-1.00"
+    assert read_verdicts(runs, "CBSD68")["2e - 2d"][3] == "-3.00"
 
 
 def test_without_a_second_seed_nothing_is_claimed(write_run):
     write_run("1a", "1a")
-    found = read_verdicts(study.load(write_run("2c", "2c", outside=20.0)))
-    assert found["2c - 1a"][-1] == "one seed only: cannot be told"
+    found = read_verdicts(study.load(write_run("2d", "2d", outside=20.0)))
+    assert found["2d - 1a"][-1] == "one seed only: cannot be told"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +259,7 @@ def test_a_collapse_counts_for_one_side_only(runs, row, verdict):
             run["means"]["Kodak24"]["mixture"].update(psnr=None, ssim=None)
     found = read_verdicts(runs)
     assert found["2e - 2d"][-1] == verdict
-    assert found["2b - 1a"][-1] == "no, the opposite"  # the others go on
+    assert found["1f - 1a"][-1].startswith("yes, but")  # the others go on
 
 
 def test_everything_is_in_the_tables(runs):

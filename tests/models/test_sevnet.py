@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevnet_jax import create_model, equivariance, list_models
-from sevnet_jax.evaluation import claims
+from sevnet_jax.evaluation import chance
 from sevnet_jax.models import ABLATIONS, layers, ops
 from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
 
 every_preset = pytest.mark.parametrize("name", list_models())
-KEEPS_THE_LAW = ABLATIONS.keys() & {*claims.KEEP_THE_LAW}
+KEEPS_THE_LAW = ABLATIONS.keys() & {*chance.HOMOGENEOUS}
 small = functools.partial(create_model, width=4)
 tiny = functools.partial(create_model, "sevnet_s", width=4, blocks=(1,))
 
