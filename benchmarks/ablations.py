@@ -74,14 +74,32 @@ def main(argv: list[str] | None = None) -> int:
     for loud in ("jax", "orbax", "absl", "tensorflow"):
         logging.getLogger(loud).setLevel(logging.WARNING)
     use_compilation_cache()
+    args.workdir = args.workdir.resolve()  # a run remembers what it started from
     try:
+        check(args)
         run_all(args)
         draw(args)
         tables.run(argparse.Namespace(runs=args.out, write=args.write))
     except (ValueError, OSError) as error:
         print("ablations.py:", " ".join(str(error).split()), file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from there", file=sys.stderr)
+        return 130
     return 0
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises now what would be noticed after hours."""
+    find_scenes(args)
+    if any(args.out.glob("*.json")):
+        study.load(args.out)
+    if args.write:
+        study.replace_block(Path(args.write).read_text(encoding="utf-8"), "")
+
+
+def find_scenes(args: argparse.Namespace) -> list[scenes.Scene]:
+    return [s for test in args.test for s in scenes.from_folder(test, PAPER_COLUMNS)]
 
 
 def run_all(args: argparse.Namespace) -> None:
@@ -136,7 +154,7 @@ def train_stage(
         "steps": stage.steps + (last["steps"] if last else 0),
         "preset": PRESET,
     }
-    path = args.out / f"{name_run(run)}.json"
+    path = args.out / f"{study.name_run(run)}.json"
     if path.exists():
         done = json.loads(path.read_text())
         if {key: done.get(key) for key in run} != run:
@@ -154,7 +172,7 @@ def train_stage(
 
 
 def find_last(earlier: list[dict]) -> dict | None:
-    """Returns the last run that did not diverge: the next goes on from its weights."""
+    """Returns the last run that did not diverge."""
     return next((r for r in reversed(earlier) if r["held_out"] is not None), None)
 
 
@@ -163,17 +181,21 @@ def find_weights(args: argparse.Namespace, earlier: list[dict]) -> Path | None:
     last = find_last(earlier)
     if last is None:
         return None
-    folder = args.workdir / name_run(last)
-    if not (folder / weights.FILE).exists():
+    folder = args.workdir / study.name_run(last)
+    if not has_weights(folder):
         start = find_weights(args, earlier[: earlier.index(last)])
-        train_weights(args, last, start)
+        last["held_out"] = train_weights(args, last, start)
     return folder
+
+
+def has_weights(folder: Path) -> bool:
+    return (folder / weights.FILE).exists()
 
 
 def train_weights(args: argparse.Namespace, run: dict, start: Path | None) -> float:
     """Trains a run from given weights; returns its score on held-out photos."""
     recipe = make_recipe(args, run["row"], run["seed"], run["stage"], start)
-    folder = args.workdir / name_run(run)
+    folder = args.workdir / study.name_run(run)
     print(f"--- {folder.name}", file=sys.stderr)
     state = train(recipe, folder, terminal=sys.stderr.isatty())
     if int(state.step) < recipe.steps:
@@ -181,14 +203,10 @@ def train_weights(args: argparse.Namespace, run: dict, start: Path | None) -> fl
     return read_held_out(folder, recipe)
 
 
-def name_run(run: dict) -> str:
-    return f"{run['row']}_seed{run['seed']}_stage{run['stage']}"
-
-
 def score(args: argparse.Namespace, stages: list[dict]) -> None:
     """Scores the last of some stages on all sets under all noises, if not done yet."""
     run = stages[-1]
-    found = [s for test in args.test for s in scenes.from_folder(test, PAPER_COLUMNS)]
+    found = find_scenes(args)
     sets = study.find_sets({"": run})
     if run["held_out"] is None or sets == {s.data: s.set_size for s in found}:
         return
@@ -197,7 +215,7 @@ def score(args: argparse.Namespace, stages: list[dict]) -> None:
     result = runner.run(found, [network], folder / "scores", seed=0)
     if result.skipped:
         raise ValueError("some images could not be scored")
-    write(args.out / f"{name_run(run)}.json", run | describe(result, network))
+    write(args.out / f"{study.name_run(run)}.json", run | describe(result, network))
     result.progress.finish()
 
 
@@ -262,6 +280,10 @@ def draw(args: argparse.Namespace) -> None:
     ):
         numbers = figures / f"{figure.stem}.json"
         if study_figures.find_weights(numbers) == shown:
+            continue
+        gone = [n for n in networks.values() if not has_weights(args.workdir / n)]
+        if gone:
+            print(f"no {figure.name}: no weights of {', '.join(gone)}", file=sys.stderr)
             continue
         parser = argparse.ArgumentParser()
         command.add_arguments(parser)

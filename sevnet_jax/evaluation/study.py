@@ -92,6 +92,11 @@ def _find_best(runs: Mapping[str, Run]) -> dict[str, Run]:
     return {name: {**runs[name], "row": row} for (row, _), name in best.items()}
 
 
+def name_run(run: Run) -> str:
+    """Returns the name of a run's file and folder."""
+    return f"{run['row']}_seed{run['seed']}_stage{run['stage']}"
+
+
 def name_row(run: Run) -> str:
     """Returns the row that a run stands for: each control for itself."""
     control = run["row"] == OURS and run["stage"] > 0

@@ -126,6 +126,62 @@ def test_a_late_row_goes_on_and_everything_is_kept(
     assert "is of a run with other settings" in capsys.readouterr().err
 
 
+def test_1a_goes_on_for_as_long_as_the_latest_best(script, argv, tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "STAGES", study.STAGES[:3])
+    scores = {"1a": [31.0] * 3, "2d": [29.0, 30.0, 29.5]}
+
+    def train_weights(args, run, start):
+        return scores[run["row"]][run["stage"]]
+
+    changes = {"train_weights": train_weights, "score": lambda *_: None}
+    changes |= {"find_weights": lambda *_: None}
+    for name, change in changes.items():
+        monkeypatch.setitem(script["main"].__globals__, name, change)
+    assert script["main"]([*argv, "--rows", "2d"]) == 0
+    names = sorted(path.stem for path in tmp_path.glob("out/1a_seed0_*.json"))
+    assert names == ["1a_seed0_stage0", "1a_seed0_stage1"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda path: shutil.rmtree(path / "set"), "set"),
+        (lambda path: (path / "results.md").write_text("no marks"), "lacks the lines"),
+        (lambda path: (path / "out" / "a.json").write_text("{"), "a.json holds no run"),
+    ],
+)
+def test_mistakes_are_said_before_anything_is_trained(
+    script, argv, tmp_path, monkeypatch, capsys, break_it, message
+):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "results.md").write_text(f"{study.BEGIN}{study.END}")
+    break_it(tmp_path)
+    monkeypatch.delitem(script["main"].__globals__, "train")
+    assert script["main"]([*argv, f"--write={tmp_path / 'results.md'}"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_interruption_is_one_line(script, argv, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(script["main"].__globals__, "run_all", interrupt)
+    assert script["main"](argv) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_without_its_weights_a_figure_is_left_out(
+    script, argv, tmp_path, project, monkeypatch, capsys
+):
+    shutil.copytree(project / "docs" / "ablations", tmp_path / "out")
+    (tmp_path / "out" / "figures" / "features.json").unlink()
+    monkeypatch.setitem(script["main"].__globals__, "run_all", lambda _: None)
+    assert script["main"](argv) == 0
+    told = capsys.readouterr().err
+    assert "no features.png: no weights of 1a_seed0_stage0, unet_relu" in told
+    assert "curve" not in told  # is up to date
+
+
 def test_a_run_that_was_stopped_leaves_no_result(script, argv, tmp_path, monkeypatch):
     def stop(recipe, folder, terminal):
         return types.SimpleNamespace(step=recipe.steps - 1)
