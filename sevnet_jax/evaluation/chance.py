@@ -73,7 +73,7 @@ def compare_kinds(found: Sequence[Row], late: Sequence[str]) -> str:
     def test(metric: str, over: str) -> tuple[float, float]:
         kinds = [[getattr(r, metric)[over] for r in kind] for kind in (broken, keep)]
         p = scipy.stats.mannwhitneyu(*kinds, method="exact").pvalue
-        return float(np.mean(kinds[0]) - np.mean(kinds[1])), float(p)
+        return float(np.median(kinds[0]) - np.median(kinds[1])), float(p)
 
     measures = [("psnr", OOD, ".2f", " dB"), ("psnr", OOD + BEYOND, ".2f", " dB")]
     measures.append(("ssim", OOD, ".4f", " of SSIM"))
@@ -83,8 +83,9 @@ def compare_kinds(found: Sequence[Row], late: Sequence[str]) -> str:
         parts.append(f"{gap:+{digits}}{unit} in the {over} (p = {p:.2g})")
     names = [", ".join(row.name for row in kind) for kind in (broken, keep)]
     return (
-        f"Rows that break the law ({names[0]}) minus those that keep it ({names[1]}): "
-        f"{', '.join(parts)}; Mann-Whitney's exact p, two-sided, one value a row.\n"
+        f"Rows that break the law ({names[0]}) minus those that keep it ({names[1]}), "
+        f"medians: {', '.join(parts)}; Mann-Whitney's exact p, two-sided, one value a "
+        "row.\n"
     )
 
 
