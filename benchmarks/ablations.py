@@ -45,7 +45,7 @@ PRESET = "sevnet_xs"
 NARROW = "_narrow"  # behind a row's name: half the width, a quarter of the operations
 ROWS = (*ABLATIONS, "unet_relu", "1a_wrapped", "2f_wrapped", f"1a{NARROW}")
 SEEDS = (0, 1)
-REPEATED = ("2b", "2e", "2f")
+REPEATED = ("2b", "2e", "2f", "2f_wrapped")
 DRAWN = ("1a", "unet_relu", "2f", "2f_wrapped")
 HELD_OUT = 20  # images
 
