@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
         run_all(args)
         draw(args)
         tables.run(argparse.Namespace(runs=args.out, write=args.write))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, Diverged) as error:
         print("ablations.py:", " ".join(str(error).split()), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -192,7 +192,9 @@ def has_weights(folder: Path) -> bool:
     return (folder / weights.FILE).exists()
 
 
-def train_weights(args: argparse.Namespace, run: dict, start: Path | None) -> float:
+def train_weights(
+    args: argparse.Namespace, run: dict, start: Path | None
+) -> float | None:
     """Trains a run from given weights; returns its score on held-out photos."""
     recipe = make_recipe(args, run["row"], run["seed"], run["stage"], start)
     folder = args.workdir / study.name_run(run)
@@ -245,7 +247,8 @@ def make_recipe(
     return from_mapping(config)
 
 
-def read_held_out(folder: Path, recipe: Recipe) -> float:
+def read_held_out(folder: Path, recipe: Recipe) -> float | None:
+    """Returns the score after the last step, None if it is not finite."""
     (last,) = [
         record[f"psnr {ablation.IN_DISTRIBUTION}"]
         for record in read_metrics(folder)

@@ -12,7 +12,10 @@ from sevnet_jax.evaluation.means import BEYOND, OOD
 
 CONFIDENCE = 0.95
 HOMOGENEOUS = ("1a", "1b", "1c", "2a", "2b", "2c", "unet_relu")  # by their blocks
-BROKEN = ("1d", "1e", "1f", "1g", "1h", "2d", "2e", "2f", "pre_ln")
+BROKEN = (
+    *("1d", "1e", "1f", "1g", "1h", "2d", "2e", "2f"),
+    *("unscaled", "pre_ln"),
+)
 # Equally large, homogeneous, trained equally long: they tell what chance does. Wrapped,
 # 1a is the same function.
 REFERENCE = (*HOMOGENEOUS, "1a_wrapped")
@@ -40,11 +43,11 @@ def find_margin(
     """Returns how large a difference of two rows must be to be no accident.
 
     Student's t. A row is held against one of the reference by the spread of all its
-    trainings, of other seeds and designs: could the row be one more of them? Two rows
-    of other kinds have only their own seeds.
+    trainings, of other seeds and designs: could the row be one more of them? So is 1a
+    of another width or length. Two rows of other kinds have only their own seeds.
     """
     known = any(name in reference or name.startswith(OURS) for name in pair)
-    groups = [reference] if known else [[name] for name in pair]
+    groups = [reference] if known and reference else [[name] for name in pair]
     squares = freedom = 0.0
     for group in groups:
         found = [rows[name] for name in group]

@@ -115,7 +115,8 @@ def add_controls(controls: Mapping[str, str]) -> list[Claim]:
         claims.append(claim)
         if claim.better == OURS and not claim.close and claim.worse in controls:
             text = f"... not because {claim.worse} is trained longer"
-            claims.append(Claim(text, claim.worse, controls[claim.worse]))
+            control = controls[claim.worse]
+            claims.append(dataclasses.replace(claim, text=text, better=control))
     return claims
 
 

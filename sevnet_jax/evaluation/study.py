@@ -4,6 +4,7 @@ benchmarks/ablations.py writes a file for each run; its tables are made here.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import operator
@@ -204,19 +205,29 @@ def format_study(runs: Mapping[str, Run]) -> str:
 
 
 def find_diverged(runs: Mapping[str, Run]) -> list[str]:
-    """Returns the rows that diverged in every stage."""
-    ends: dict[str, list[bool]] = {}
+    """Returns the rows that diverged in every stage, whatever the seed."""
+    ended: dict[str, dict[int, list[bool]]] = {}
     for run in runs.values():
-        ends.setdefault(run["row"], []).append(run["held_out"] is not None)
-    return [r for r, e in ends.items() if not any(e) and len(e) >= len(STAGES)]
+        seeds = ended.setdefault(run["row"], {})
+        seeds.setdefault(run["seed"], []).append(run["held_out"] is not None)
+    return [
+        row
+        for row, seeds in ended.items()
+        if all(not any(s) and len(s) >= len(STAGES) for s in seeds.values())
+    ]
 
 
 def find_controls(chosen: Mapping[str, Run]) -> dict[str, str]:
-    """Returns, for rows that had more than the first stage, 1a after as many."""
-    stages: dict[str, int] = {}
+    """Returns, for rows that needed more than the first stage, 1a after as much."""
+    steps: dict[str, int] = {}
     for run in chosen.values():
-        stages[run["row"]] = max(run["stage"], stages.get(run["row"], 0))
-    return {row: f"{OURS}_stage{stage}" for row, stage in stages.items() if stage}
+        steps[run["row"]] = max(run["steps"], steps.get(run["row"], 0))
+    totals = [*itertools.accumulate(stage.steps for stage in STAGES)]
+    return {
+        row: f"{OURS}_stage{sum(total < count for total in totals)}"
+        for row, count in steps.items()
+        if count > totals[0] and not row.startswith(OURS)
+    }
 
 
 def _cut(row: Row, noises: Sequence[str]) -> Row:

@@ -156,6 +156,18 @@ def test_longer_rows_are_held_against_1a_trained_as_long(write_run, runs):
     assert found["2d - 1a"][1].startswith("-1.00 +-")
     assert found["2d - 1a_stage1"][1].startswith("+0.50 +-")
     assert "2e - 1a_stage1" not in found
+    # As many steps, not as many stages: those that diverged gave none.
+    late = write_run("unscaled_3", "unscaled", stage=3, steps=12000, held_out=31.0)
+    assert (
+        study.find_controls(study.choose(study.load(late)))["unscaled"] == "1a_stage1"
+    )
+
+
+def test_a_control_is_judged_over_the_claims_own_noises():
+    found = claims.add_controls({"2f_wrapped": "1a_stage1"})
+    added = [claim for claim in found if claim not in claims.CLAIMS]
+    assert [claim.over for claim in added] == [OOD, VARYING]
+    assert {claim.better for claim in added} == {"1a_stage1"}
 
 
 def test_what_is_lost_beyond_the_score_in_distribution_has_its_own_margin(write_run):
@@ -194,6 +206,8 @@ def test_a_row_diverged_if_it_did_in_every_stage(write_run):
         name = f"unscaled_{number}"
         folder = write_run(name, "unscaled", stage=number, held_out=None, means={})
     assert study.find_diverged(study.load(folder)) == ["unscaled"]
+    folder = write_run("other", "unscaled", seed=1, held_out=None, means={})
+    assert study.find_diverged(study.load(folder)) == []  # that seed is not through
 
 
 def test_a_training_that_ended_without_a_finite_score_is_said(write_run):
