@@ -10,7 +10,7 @@ import logging
 import sys
 from pathlib import Path
 
-from sevnet_jax.evaluation import methods, protocol, runner, scenes, tables
+from sevnet_jax.evaluation import methods, protocol, runs, scenes, tables
 from sevnet_jax.runtime import use_compilation_cache
 from sevnet_jax.training.loop import train
 from sevnet_jax.training.recipe import SMALL, from_mapping, make_config
@@ -37,12 +37,12 @@ def main(argv: list[str] | None = None) -> int:
         [str(args.workdir / name) for name in ("photos", "dead_leaves")], ["noisy"]
     )
     found = scenes.from_folder(args.test, NOISES, limit=args.limit)
-    result = runner.run(found, trained, args.workdir, seed=0)
+    result = runs.run(found, trained, args.workdir, seed=0)
     means = protocol.summarize(result.scores)
     print(f"{args.steps} steps each, on:")
     print(tables.format_text(tables.build(means, result.set_sizes, "none")))
     result.progress.finish()
-    return runner.report_skipped(result)
+    return runs.report_skipped(result)
 
 
 if __name__ == "__main__":

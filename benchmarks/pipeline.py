@@ -20,7 +20,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sevnet_jax.data import dead_leaves, images, pipeline, sources
+from sevnet_jax import images
+from sevnet_jax.data import dead_leaves, pipeline, sources
+from sevnet_jax.data.config import Data
 
 PATCH, BATCH = 128, 4
 IMAGES, WORKERS = 48, 2
@@ -57,7 +59,7 @@ def patches_per_second(next_batch: Callable, seconds: float, ready: int) -> floa
 
 
 def our_batches(noise: str, source: str, **options) -> Callable:
-    config = pipeline.Config(
+    config = Data(
         source=source, noise=noise, patch_size=PATCH, batch_size=BATCH, **options
     )
     return pipeline.make_batches(config).__next__
@@ -71,7 +73,10 @@ def torch_batches(folder: str) -> Callable:
         """The gaussian job as one writes it in PyTorch; images decoded once."""
 
         def __init__(self):
-            self.images = [images.read(p) for p in sorted(Path(folder).iterdir())]
+            self.images = [
+                images.to_channels(images.read_pixels(p), 3)
+                for p in sorted(Path(folder).iterdir())
+            ]
 
         def __len__(self):
             return 10**9

@@ -23,8 +23,7 @@ from sevnet_jax.training import loop, parallel
 from sevnet_jax.training.logs import read_metrics
 from sevnet_jax.training.objective import Objective
 from sevnet_jax.training.recipe import SMALL, Recipe, from_mapping, make_config
-from sevnet_jax.training.state import create_state
-from sevnet_jax.training.step import make_step
+from sevnet_jax.training.step import create_state, make_step
 
 STRETCH = 10  # steps timed together
 STEP = {**SMALL, "batch_size": 8, "patch_size": 64}

@@ -1,17 +1,17 @@
 """A row of the paper's ablation table, at the paper's size or at smaller ones.
 
 python train.py --config configs/ablations.py:2f --workdir runs/2f
-python train.py --config configs/ablations.py:2f,sevnet_xs --config.source=FOLDER \
+python train.py --config configs/ablations.py:2f,sevnet_xs --config.data.source=FOLDER \
     --workdir runs/2f_xs
 python train.py --config configs/ablations.py:2f_wrapped,sevnet_xs --workdir runs/2f_w
 python eval.py equivariance --config configs/ablations.py:2f,sevnet_s
 
-All rows one after the other, with their scores: benchmarks/ablations.py.
+All rows one after the other, with their scores: studies/ablation/run.py.
 """
 
 from ml_collections import ConfigDict
 
-from sevnet_jax.training.recipe import make_ablation
+from studies.ablation.rows import make_ablation
 
 
 def get_config(row: str = "1a") -> ConfigDict:

@@ -1,7 +1,8 @@
 """SEVNet at the paper's size and by its recipe: 31.3 M parameters, 200 000 steps.
 
 python train.py --config configs/sevnet.py --workdir runs/sevnet
-python train.py --config configs/sevnet.py --config.source=FOLDER --workdir runs/sevnet
+python train.py --config configs/sevnet.py --config.data.source=FOLDER \
+    --workdir runs/sevnet
 """
 
 from ml_collections import ConfigDict
@@ -10,4 +11,4 @@ from sevnet_jax.training.recipe import make_config
 
 
 def get_config() -> ConfigDict:
-    return make_config("sevnet", source="tfds:div2k")
+    return make_config("sevnet", data={"source": "tfds:div2k"})

@@ -9,4 +9,4 @@ from sevnet_jax.training.recipe import make_config
 
 
 def get_config() -> ConfigDict:
-    return make_config("unet_relu", source="tfds:div2k")
+    return make_config("unet_relu", data={"source": "tfds:div2k"})

@@ -1,6 +1,6 @@
 """SEVNet in JAX: a blind image denoiser that keeps f(kx) = k f(x)."""
 
-from sevnet_jax.evaluation import equivariance
+from sevnet_jax import equivariance
 from sevnet_jax.inference.denoiser import Denoiser, load
 from sevnet_jax.models import create_model, list_models
 

@@ -1,27 +1,31 @@
-"""Config files: Python files with `get_config()`, named PATH or PATH:ARGUMENT."""
+"""Config files: Python files with `get_config()`, named PATH or PATH:ARGUMENT.
 
+A config may define parts: a block, a network, a noise. Weights record which config they
+were trained with, and the user's cache remembers where it is, so that the parts are
+known when the weights are used. Only files that this user has trained with, and that
+have not changed since, are run: nothing in a weights file can name other code.
+"""
+
+import contextlib
+import hashlib
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from flax import linen as nn
 from ml_collections import ConfigDict
 
-from sevnet_jax.models import create_model
+from sevnet_jax.files import write_atomically
+from sevnet_jax.models import Network, create_model
+from sevnet_jax.runtime import find_user_cache
 
 
 def load_config(spec: str) -> ConfigDict:
     """What the file's `get_config` returns, given the argument behind the colon."""
     path, _, argument = spec.partition(":")
-    if not Path(path).is_file():
-        raise ValueError(f"there is no config file {path!r}; see the folder configs/")
-    module_spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if module_spec is None or module_spec.loader is None:
-        raise ValueError(f"a config is a Python file, got {path!r}")
-    module = importlib.util.module_from_spec(module_spec)
     try:
-        module_spec.loader.exec_module(module)
+        module = load_parts(path)
         if not hasattr(module, "get_config"):
             raise ValueError("it defines no get_config()")
         return ConfigDict(module.get_config(*([argument] if argument else [])))
@@ -30,7 +34,56 @@ def load_config(spec: str) -> ConfigDict:
         raise ValueError(f"config {spec}: {kind}{error}") from error
 
 
-def build_model(config: Mapping[str, Any] | ConfigDict) -> nn.Module:
+def load_parts(path: str | Path) -> ModuleType:
+    """Runs a config file, so that what it defines is known; returns its module."""
+    if not Path(path).is_file():
+        raise ValueError(
+            f"there is no config file {str(path)!r}; see the folder configs/"
+        )
+    module_spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if module_spec is None or module_spec.loader is None:
+        raise ValueError(f"a config is a Python file, got {str(path)!r}")
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    return module
+
+
+def remember(path: str | Path) -> dict[str, str]:
+    """Notes that this user runs a config; returns its name and hash, for weights."""
+    path = Path(path).resolve()
+    digest = _hash(path)
+    with contextlib.suppress(OSError):  # a cache that cannot be written is no reason
+        write_atomically(_find_note(digest), lambda p: p.write_text(str(path)))
+    return {"file": path.name, "sha256": digest}
+
+
+def recall(known: Mapping[str, str] | None) -> bool:
+    """Runs the config that weights were trained with, if this user has done so before.
+
+    `known` is what `remember` returned then.
+    """
+    note = _find_note(known["sha256"]) if known else None
+    if note is None or not note.is_file():
+        return False
+    path = Path(note.read_text())
+    if not path.is_file() or _hash(path) != known["sha256"]:
+        return False
+    try:
+        load_parts(path)
+    except Exception as error:  # a config is anybody's code
+        raise ValueError(f"config {path}: {type(error).__name__}: {error}") from error
+    return True
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _find_note(digest: str) -> Path:
+    return find_user_cache() / "configs" / Path(digest).name
+
+
+def build_model(config: Mapping[str, Any] | ConfigDict) -> Network:
     """The model that `config["model"]` names, with its other keys as changes."""
     if "name" not in config.get("model", {}):
         raise ValueError("the config has no model.name, for example 'sevnet_s'")

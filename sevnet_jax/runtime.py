@@ -8,6 +8,12 @@ from pathlib import Path
 import jax
 
 
+def find_user_cache() -> Path:
+    """Returns the folder for what this user's runs of the project keep."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches) / "sevnet_jax"
+
+
 def use_compilation_cache() -> Path | None:
     """Keeps compiled programs between runs, and returns the folder that holds them.
 
@@ -16,8 +22,7 @@ def use_compilation_cache() -> Path | None:
     """
     folder = jax.config.jax_compilation_cache_dir
     if not folder:
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = str(Path(caches) / "sevnet_jax" / "xla")
+        folder = str(find_user_cache() / "xla")
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
         except OSError:

@@ -3,7 +3,7 @@
 import pytest
 
 from sevnet_jax.config import build_model, load_config
-from sevnet_jax.models import ABLATIONS
+from studies.ablation.rows import ABLATIONS
 
 
 def test_every_config_builds_its_model(project):

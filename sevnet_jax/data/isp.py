@@ -153,6 +153,8 @@ class Isp:
             raise ValueError(f"isp jpeg is a probability, got {self.jpeg}")
 
     def __call__(self, clean: np.ndarray, draw) -> np.ndarray:
+        if clean.shape[-1] != 3:
+            raise ValueError(f"a camera's noise is of 3 channels, got {clean.shape}")
         to_light, to_image = self._response(draw)
         to_camera = _rgb_to_camera(draw)
         from_camera = np.linalg.inv(to_camera)

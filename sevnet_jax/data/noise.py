@@ -214,7 +214,7 @@ def _list_names() -> str:
 def sample(
     law: Law, clean: np.ndarray, *, seed: int | tuple[int, ...], clip: bool = True
 ) -> np.ndarray:
-    """Returns `clean` [H, W, 3] float32 in [0, 1] with noise, float32.
+    """Returns `clean` [H, W, C] float32 in [0, 1] with noise, float32.
 
     `seed` may be a tuple such as (seed, index of the image in its set).
     """

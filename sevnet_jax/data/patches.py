@@ -28,7 +28,7 @@ def shrink(patch: np.ndarray, factor: int) -> np.ndarray:
     if factor == 1:
         return patch
     side = patch.shape[0] // factor
-    blocks = patch.reshape(side, factor, side, factor, 3)
+    blocks = patch.reshape(side, factor, side, factor, -1)
     return np.round(blocks.mean((1, 3), dtype=np.float32)).astype(np.uint16)
 
 

@@ -5,55 +5,24 @@ or eight make the same batch, each its own rows, from any step on, at any parall
 """
 
 import collections
-import dataclasses
 import itertools
 import math
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import jax
 import numpy as np
 import tensorflow as tf
 
+from sevnet_jax import images
 from sevnet_jax.data import noise, patches, sources
+from sevnet_jax.data.config import MAX_BATCH, Data
 
-MAX_BATCH = 2**20  # rows of a step have this many seeds to themselves
-MAX_SEED = 2**31
 PREFETCH = 4  # batches
 ANGLE_BITS = 12  # of the 32 that make two normal numbers
 
 Batch = dict[str, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """What is in a batch. `source` may be several with weights, see `sources`."""
-
-    source: str | Mapping[str, float] = "dead_leaves"
-    noise: str = "gaussian:5-20"
-    batch_size: int = 4
-    patch_size: int = 128
-    seed: int = 0
-    clip: bool = False
-    downscale_probability: float = 0.0
-    downscale_factors: tuple[int, ...] = (2,)
-    cache_bytes: int = sources.CACHE_BYTES
-
-    def __post_init__(self):
-        for name, most in [("batch_size", MAX_BATCH), ("patch_size", 2**15)]:
-            if not 1 <= getattr(self, name) <= most:
-                raise ValueError(f"{name} must be 1..{most}, got {getattr(self, name)}")
-        if not 0 <= self.seed < MAX_SEED:
-            raise ValueError(f"seed must be 0..{MAX_SEED - 1}, got {self.seed}")
-        if not 0 <= self.downscale_probability <= 1:
-            raise ValueError(
-                f"downscale_probability must be 0..1, got {self.downscale_probability}"
-            )
-        factors = self.downscale_factors
-        if not factors or any(not isinstance(f, int) or f < 1 for f in factors):
-            raise ValueError(f"downscale_factors must be whole, >= 1, got {factors}")
-        noise.parse(self.noise)
 
 
 class TensorFlowDraw:
@@ -118,8 +87,8 @@ class _Reader:
 
     COUNT = 8  # uniform numbers a patch
 
-    def __init__(self, config: Config):
-        self._config = config
+    def __init__(self, config: Data, channels: int = 3):
+        self._config, self._channels = config, channels
         opened = sources.open_sources(
             config.source, config.patch_size, config.cache_bytes
         )
@@ -140,11 +109,12 @@ class _Reader:
             ]
             factor = patches.fitting_factor(image, factor, side)
         patch = patches.crop(image, u[4], u[5], side * factor)
+        patch = images.to_channels(patch, self._channels)
         patch = patches.orient(patch, u[6] < 0.5, patches.pick(u[7], 4))
         return patches.shrink(patch, factor)
 
 
-def count_images(config: Config) -> int:
+def count_images(config: Data) -> int:
     """Returns how many images the sources of a config have."""
     opened = sources.open_sources(config.source, config.patch_size)
     return sum(len(source) for source, _ in opened)
@@ -156,15 +126,18 @@ def hide_accelerators() -> None:
 
 
 def make_dataset(
-    config: Config,
+    config: Data,
     start_step: int = 0,
+    *,
+    seed: int = 0,
+    channels: int = 3,
     host: int = 0,
     hosts: int = 1,
     parallelism: int | None = None,
 ) -> tf.data.Dataset:
     """Returns this host's rows of every batch from `start_step` on, without end.
 
-    An element is {"clean", "noisy"}, float32 [batch_size / hosts, H, W, 3].
+    An element is {"clean", "noisy"}, float32 [batch_size / hosts, H, W, channels].
     """
     if start_step < 0:
         raise ValueError(f"start_step must not be negative, got {start_step}")
@@ -175,16 +148,16 @@ def make_dataset(
     if parallelism is not None and parallelism < 1:
         raise ValueError(f"parallelism must be 1 or more, got {parallelism}")
     hide_accelerators()
-    read, law = _Reader(config), noise.parse(config.noise)
-    shape = (config.patch_size, config.patch_size, 3)
+    read, law = _Reader(config, channels), noise.parse(config.noise)
+    shape = (config.patch_size, config.patch_size, channels)
     rows = config.batch_size // hosts
 
     def numpy_noise(clean, step, row):
-        return law(clean, noise.NumpyDraw((config.seed, int(step), int(row))))
+        return law(clean, noise.NumpyDraw((seed, int(step), int(row))))
 
     def make_example(count: tf.Tensor) -> dict[str, tf.Tensor]:
         step, row = count // rows, host * rows + count % rows
-        draw = TensorFlowDraw(config.seed, step, row)
+        draw = TensorFlowDraw(seed, step, row)
         pixels = tf.numpy_function(read, [draw.uniform((read.COUNT,))], tf.uint16)
         clean = tf.cast(tf.ensure_shape(pixels, shape), tf.float32) / 65535.0
         if getattr(law, "numpy_only", False):
@@ -229,15 +202,9 @@ class Batches(Iterator[Batch]):
             raise OSError(f"the data cannot be read any more: {reason}") from error
 
 
-def make_batches(
-    config: Config,
-    start_step: int = 0,
-    host: int = 0,
-    hosts: int = 1,
-    parallelism: int | None = None,
-) -> Batches:
+def make_batches(config: Data, start_step: int = 0, **options: int) -> Batches:
     """Returns the elements of `make_dataset` as NumPy arrays."""
-    return Batches(make_dataset(config, start_step, host, hosts, parallelism))
+    return Batches(make_dataset(config, start_step, **options))
 
 
 def prefetch_to_device(

@@ -1,4 +1,4 @@
-"""Clean images: `len(source)` and `source[i]` -> [H, W, 3], uint8 or uint16.
+"""Clean images: `len(source)` and `source[i]` -> [H, W, C], uint8 or uint16.
 
 Nothing is decoded before it is asked for; then it is kept while the cache has room.
 A new kind of source is a subclass of `Source` and an entry in KINDS.
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sevnet_jax.data import dead_leaves, images
+from sevnet_jax import images
+from sevnet_jax.data import dead_leaves
 
 CACHE_BYTES = 2 * 1024**3
 
@@ -61,7 +62,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def load(self, index: int) -> np.ndarray:
-        """Returns an image, [H, W, 3], uint8 or uint16; one that raises is skipped."""
+        """Returns an image, [H, W, C], uint8 or uint16; one that raises is skipped."""
 
     def label(self, index: int) -> str:
         return f"{self.name} number {index}"
@@ -129,7 +130,7 @@ class Folder(Source):
         return True
 
     def load(self, index: int) -> np.ndarray:
-        return images.read(self._paths[index])
+        return images.read_pixels(self._paths[index])
 
     def label(self, index: int) -> str:
         return str(self._paths[index])

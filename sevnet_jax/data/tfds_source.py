@@ -73,8 +73,7 @@ class Tfds(Source):
         pixels = np.asarray(self._records[index][self._feature])
         if pixels.dtype not in (np.uint8, np.uint16):
             raise ValueError(f"pixels are {pixels.dtype}, not uint8 or uint16")
-        channels = [0, 1, 2] if pixels.shape[-1] >= 3 else [0, 0, 0]
-        return pixels[..., channels]
+        return pixels
 
 
 def open_prepared(

@@ -49,7 +49,9 @@ def measure_complexity(name: str, model: nn.Module, size: int = 256) -> Complexi
 
 def measure_seconds(model: nn.Module, size: int = 256) -> float:
     """Returns the best time of a compiled forward pass, random weights and image."""
-    image = jnp.asarray(np.random.default_rng(0).uniform(size=(1, size, size, 3)), "f4")
+    image = jnp.asarray(
+        np.random.default_rng(0).uniform(size=(1, size, size, model.channels)), "f4"
+    )
     params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), image[:, :8, :8])
     restore = jax.jit(model.apply, compiler_options=compiler_options())
     jax.block_until_ready(restore(params, image))

@@ -1,16 +1,17 @@
-"""The figure of PSNR against the noise level."""
+"""The curve of PSNR against the noise level, and its figure."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sevnet_jax.evaluation import metrics
-from sevnet_jax.evaluation.curve import NOISY, Curve
+from sevnet_jax import metrics
 from sevnet_jax.evaluation.report import save_figure
 
+NOISY = "noisy"  # the method that is the input itself
 AXES = {
     "gaussian": r"noise level $\sigma$ (of 255)",
     "speckle": "speckle level s (of 255)",
@@ -23,6 +24,18 @@ MARKERS = "osD^vPX*"
 GREY, INK = "#808080", "#222222"
 LONGEST_LABEL = 24
 LABEL_GAP = 0.055  # of the axes' height
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """The mean PSNR of each method on a set, level by level."""
+
+    data: str
+    images: str  # how many
+    law: str
+    levels: tuple[float, ...]
+    psnr: Mapping[str, tuple[float, ...]]
+    trained: tuple[float, float] | None  # the levels of training, if of this law
 
 
 def draw(curve: Curve, path: str | Path) -> None:

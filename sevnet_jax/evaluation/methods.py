@@ -16,20 +16,13 @@ from typing import Any
 import numpy as np
 
 from sevnet_jax.inference.denoiser import DEFAULT, Denoiser
-from sevnet_jax.inference.weights import (
-    FILE,
-    Weights,
-    find_file,
-    join,
-    load_denoiser,
-    load_named,
-)
+from sevnet_jax.weights import FILE, Weights, find_file, join, load_denoiser, load_named
 
 # The weight of total variation and the width of non-local means, of sigma: on crops of
 # DIV2K, gaussian 10 and 20 and speckle 90, the best or near it of 0.4 to 1 for both.
 TUNED = 0.6
 
-# (noisy float32 [H, W, 3], rms of the noise in [0, 1]) -> the same shape
+# (noisy float32 [H, W, C], rms of the noise in [0, 1]) -> the same shape
 Restore = Callable[[np.ndarray, float], np.ndarray]
 
 
@@ -78,6 +71,17 @@ def open_methods(
     return methods
 
 
+def find_channels(methods: Sequence[Method], grey: bool = False) -> int:
+    """Returns of how many channels the images must be for all of these methods."""
+    found = {m.denoiser.weights.model.channels for m in methods if m.denoiser}
+    if grey:
+        found.add(1)
+    if len(found) > 1:
+        counts = " and ".join(map(str, sorted(found)))
+        raise ValueError(f"images of {counts} channels need tables of their own")
+    return found.pop() if found else 3
+
+
 def split_label(text: str) -> tuple[str, str]:
     """Returns LABEL and WEIGHTS of LABEL=WEIGHTS; a path may have such a name too."""
     label, equals, name = text.partition("=")
@@ -103,10 +107,7 @@ def label_weights(names: Sequence[str]) -> list[str]:
 
 def _wrap(weights: Weights, label: str) -> Method:
     # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
-    exact = dataclasses.replace(
-        weights, model=weights.model.with_fields(precision="highest")
-    )
-    restore = Denoiser(exact)
+    restore = Denoiser(weights, precision="highest")
     provenance = {
         "weights_sha256": weights.sha256,
         "model": dict(weights.config),
@@ -204,16 +205,18 @@ def run_wavelet(noisy: np.ndarray, sigma: float) -> np.ndarray:
     restored = restoration.denoise_wavelet(
         (noisy - low) / span,
         sigma=sigma / span,
-        convert2ycbcr=True,
+        convert2ycbcr=noisy.shape[-1] == 3,
         channel_axis=-1,
     )
     return restored * span + low
 
 
 def run_bm3d(noisy: np.ndarray, sigma: float) -> np.ndarray:
-    """Returns the result of colour BM3D (Dabov et al. 2007) by its authors' package."""
+    """Returns the result of BM3D (Dabov et al. 2007) by its authors' package."""
     import bm3d
 
+    if noisy.shape[-1] == 1:
+        return np.reshape(bm3d.bm3d(noisy[..., 0], sigma), noisy.shape)
     return bm3d.bm3d_rgb(noisy, sigma)
 
 

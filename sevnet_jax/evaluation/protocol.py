@@ -7,13 +7,13 @@ network restores, the next noisy image is made and the last result is scored.
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
 
-from sevnet_jax.evaluation import metrics
+from sevnet_jax import metrics
 from sevnet_jax.evaluation.methods import Method
 from sevnet_jax.evaluation.scenes import Input, Scene
 
@@ -30,8 +30,18 @@ class Score:
     image: str
     noise: str
     method: str
-    psnr: float
-    ssim: float
+    values: Mapping[str, float]  # by metric
+
+    def flatten(self) -> dict[str, Any]:
+        """Returns the same without the mapping, for files."""
+        fields = dataclasses.asdict(self)
+        return fields | fields.pop("values")
+
+    @classmethod
+    def unflatten(cls, fields: Mapping[str, Any]) -> "Score":
+        values = {name: fields[name] for name in metrics.METRICS}
+        own = ("data", "image", "noise", "method")
+        return cls(*(fields[name] for name in own), values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +83,7 @@ def score_scenes(
                 yield Result(scene, (), str(error))
                 continue
             scores = tuple(
-                Score(scene.data, scene.image, noise, name, *score.result())
+                Score(scene.data, scene.image, noise, name, score.result())
                 for noise, name, score in pending
             )
             yield Result(scene, scores, seconds=seconds)
@@ -128,10 +138,10 @@ def _to_pixels(restored: np.ndarray) -> np.ndarray | None:
 
 def _measure(
     reference: metrics.Reference, pixels: np.ndarray | None
-) -> tuple[float, float]:
+) -> dict[str, float]:
     if pixels is None:
-        return math.nan, math.nan
-    return reference.psnr(pixels), reference.ssim(pixels)
+        return dict.fromkeys(metrics.METRICS, math.nan)
+    return metrics.measure(pixels, reference)
 
 
 def summarize(scores: Sequence[Score]) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -147,9 +157,10 @@ def summarize(scores: Sequence[Score]) -> dict[tuple[str, str, str], dict[str, A
     return {
         key: {
             "images": len(group),
-            "exact": sum(s.psnr == math.inf for s in group),
-            "psnr": _mean([s.psnr for s in group if s.psnr != math.inf], math.inf),
-            "ssim": _mean([s.ssim for s in group]),
+            "exact": sum(s.values["psnr"] == math.inf for s in group),
+            **{
+                name: _mean([s.values[name] for s in group]) for name in group[0].values
+            },
         }
         for key, group in groups.items()
     }
@@ -161,5 +172,6 @@ def count_images(scored: int, set_size: int) -> str:
     return f"{scored}{of} images"
 
 
-def _mean(values: Sequence[float], if_empty: float = math.nan) -> float:
-    return float(np.mean(values)) if values else if_empty
+def _mean(values: Sequence[float]) -> float:
+    within = [value for value in values if value != math.inf]
+    return float(np.mean(within)) if within else math.inf

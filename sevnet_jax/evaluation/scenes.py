@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sevnet_jax.data import images, noise
-from sevnet_jax.evaluation import metrics
+from sevnet_jax import images, metrics
+from sevnet_jax.data import noise
 
 REAL = "real"  # the noise of pairs
 # How the two files of a pair are told apart: a part of their names, or their folders.
@@ -21,7 +21,7 @@ class Input:
     """A noisy image, its reference, and the true rms of its noise."""
 
     noise: str
-    noisy: np.ndarray  # float32 [H, W, 3], read-only
+    noisy: np.ndarray  # float32 [H, W, C], read-only
     sigma: float
     reference: metrics.Reference
 
@@ -40,9 +40,16 @@ class Scene:
 
 
 def from_folder(
-    folder: str | Path, noises: Sequence[str], seed: int = 0, limit: int | None = None
+    folder: str | Path,
+    noises: Sequence[str],
+    seed: int = 0,
+    limit: int | None = None,
+    channels: int = 3,
 ) -> list[Scene]:
-    """Returns the images below a folder; noise is a function of (seed, position)."""
+    """Returns the images below a folder; noise is a function of (seed, position).
+
+    Of colour images, one channel is the luminance.
+    """
     noises = tuple(dict.fromkeys(noises))
     for name in noises:
         noise.parse(name)
@@ -53,7 +60,9 @@ def from_folder(
             root.resolve().name,
             path.relative_to(root).as_posix(),
             noises,
-            lambda path=path, index=index: _read_and_add(path, noises, (seed, index)),
+            lambda path=path, index=index: _read_and_add(
+                path, channels, noises, (seed, index)
+            ),
             (path,),
             root.resolve(),
             len(files),
@@ -62,8 +71,10 @@ def from_folder(
     ]
 
 
-def _read_and_add(path: Path, noises: Sequence[str], seed: tuple) -> Iterator[Input]:
-    clean = images.to_float(images.read(path))
+def _read_and_add(
+    path: Path, channels: int, noises: Sequence[str], seed: tuple
+) -> Iterator[Input]:
+    clean = images.to_float(images.to_channels(images.read_pixels(path), channels))
     _check_size(clean)
     yield from add_noises(clean, noises, seed)
 
@@ -86,7 +97,7 @@ def _make_input(
     return Input(name, noisy, sigma, reference)
 
 
-def from_pairs(spec: str, limit: int | None = None) -> list[Scene]:
+def from_pairs(spec: str, limit: int | None = None, channels: int = 3) -> list[Scene]:
     """Returns real pairs: of one folder, or of two, as NOISY,REFERENCE.
 
     In one folder a pair is NAME_real and NAME_mean (or noisy and clean, NOISY and GT,
@@ -115,7 +126,7 @@ def from_pairs(spec: str, limit: int | None = None) -> list[Scene]:
             root.resolve().name,
             pair[0].absolute().relative_to(root.absolute()).as_posix(),
             (REAL,),
-            lambda pair=pair: _read_pair(*pair),
+            lambda pair=pair: _read_pair(*pair, channels),
             pair,
             root.resolve(),
             len(pairs),
@@ -124,9 +135,11 @@ def from_pairs(spec: str, limit: int | None = None) -> list[Scene]:
     ]
 
 
-def _read_pair(noisy_path: Path, reference_path: Path) -> Iterator[Input]:
+def _read_pair(
+    noisy_path: Path, reference_path: Path, channels: int
+) -> Iterator[Input]:
     noisy, clean = (
-        images.to_float(images.read_named(path))
+        images.to_float(images.to_channels(images.read_named_pixels(path), channels))
         for path in (noisy_path, reference_path)
     )
     _check_size(clean)

@@ -17,6 +17,20 @@ DPI = 128  # a power of two: whole pixels stay whole in inches
 POINTS_PER_INCH = 72
 PAPER, INK = 255, "#222222"
 FRAME = (230, 30, 90)
+CROP_SHARE = 4  # of the shorter side
+GRID_STEPS = 4  # places that are tried along a crop's own side
+
+
+@dataclasses.dataclass(frozen=True)
+class Crop:
+    """A square of the photo, in pixels."""
+
+    left: int
+    top: int
+    side: int
+
+    def cut(self, image: np.ndarray) -> np.ndarray:
+        return image[self.top : self.top + self.side, self.left : self.left + self.side]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,3 +119,36 @@ def _paint_frame(
     inside = canvas[top : top + height, left : left + width].copy()
     canvas[outer] = FRAME
     canvas[top : top + height, left : left + width] = inside
+
+
+def parse_crop(text: str) -> Crop:
+    """Returns the crop of LEFT,TOP,SIDE."""
+    try:
+        crop = Crop(*(int(part) for part in text.split(",")))
+    except (ValueError, TypeError):
+        raise ValueError(f"a crop is LEFT,TOP,SIDE in pixels, got {text!r}") from None
+    return crop
+
+
+def check_crop(crop: Crop, height: int, width: int) -> None:
+    """Raises ValueError if the crop is not inside of the photo."""
+    fits = crop.left + crop.side <= width and crop.top + crop.side <= height
+    if crop.side < 1 or min(crop.left, crop.top) < 0 or not fits:
+        raise ValueError(
+            f"the crop {crop.left},{crop.top},{crop.side} is not inside of the photo, "
+            f"which is {width} wide and {height} high"
+        )
+
+
+def find_crop(pixels: np.ndarray) -> Crop:
+    """Returns the place on a coarse grid where the clean photo varies most."""
+    height, width = pixels.shape[:2]
+    side = max(1, min(height, width) // CROP_SHARE)
+    step = max(1, side // GRID_STEPS)
+    crops = [
+        Crop(left, top, side)
+        for top in range(0, height - side + 1, step)
+        for left in range(0, width - side + 1, step)
+    ]
+    # Over the pixels of each channel: one flat colour is no variation.
+    return max(crops, key=lambda crop: crop.cut(pixels).var((0, 1)).mean())

@@ -5,8 +5,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from sevnet_jax import metrics
 from sevnet_jax.data.noise import PAPER_COLUMNS
-from sevnet_jax.evaluation import metrics, paper, protocol, report
+from sevnet_jax.evaluation import paper, protocol, report
 
 Means = Mapping[tuple[str, str, str], Mapping[str, Any]]  # (set, method, noise) -> mean
 PAPER_ROWS = ("all", "ours", "none")
@@ -16,14 +17,15 @@ AVERAGES = {
     name: tuple(noise for noise in PAPER_COLUMNS if noise.startswith(f"{name}:"))
     for name in ("speckle", "poisson")
 }
+METRICS = " / ".join(metrics.METRICS).upper()  # as titles have it
+PAPER_METRICS = ("psnr", "ssim")
 DOUBT = "?"  # behind a number of the paper that is not to be chased
 PAPER_NAMES = {"Ours": "SEVNet", "Ours+NT": "SEVNet+NT"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    psnr: float
-    ssim: float
+    values: Mapping[str, float]  # by metric; those that are not known are missing
     doubtful: bool = False
     exact: int = 0  # images without any error, which the PSNR leaves out
 
@@ -54,7 +56,7 @@ def build(
         _add_averages(own)
         count = max(mean["images"] for mean in own.values())
         images = protocol.count_images(count, set_sizes[data])
-        title = f"{data}, {images}, PSNR / SSIM, {protocol.DESCRIPTION}"
+        title = f"{data}, {images}, {METRICS}, {protocol.DESCRIPTION}"
         groups: dict[str, list[str]] = {}
         for noise in sorted(_unique(noise for _, noise in own), key=_rank):
             groups.setdefault(_group(noise), []).append(noise)
@@ -77,8 +79,10 @@ def _add_averages(own: dict[tuple[str, str], Mapping[str, Any]]) -> None:
                 own[method, name] = {
                     "images": found[0]["images"],
                     "exact": sum(mean["exact"] for mean in found),
-                    "psnr": math.fsum(mean["psnr"] for mean in found) / len(found),
-                    "ssim": math.fsum(mean["ssim"] for mean in found) / len(found),
+                    **{
+                        metric: math.fsum(mean[metric] for mean in found) / len(found)
+                        for metric in metrics.METRICS
+                    },
                 }
 
 
@@ -98,7 +102,8 @@ def _group(noise: str) -> str:
 def _own_cell(mean: Mapping[str, Any] | None) -> Cell | None:
     if not mean:
         return None
-    return Cell(mean["psnr"], mean["ssim"], exact=mean["exact"])
+    values = {metric: mean[metric] for metric in metrics.METRICS}
+    return Cell(values, exact=mean["exact"])
 
 
 def _paper_rows(data: str, noises: Sequence[str], which: str) -> list[Row]:
@@ -107,7 +112,7 @@ def _paper_rows(data: str, noises: Sequence[str], which: str) -> list[Row]:
         if which == "none" or (which == "ours" and method not in PAPER_NAMES):
             continue
         found = tuple(
-            Cell(cells[n].psnr, cells[n].ssim, bool(cells[n].doubt))
+            Cell({m: getattr(cells[n], m) for m in PAPER_METRICS}, bool(cells[n].doubt))
             if n in cells
             else None
             for n in noises
@@ -143,7 +148,7 @@ def format_latex(tables: Sequence[Table]) -> str:
                 report.escape_latex(_label(row)),
                 *(
                     f"\\textbf{{{_format(cell)}}}"
-                    if cell and cell.psnr == top and not cell.doubtful
+                    if cell and cell.values["psnr"] == top and not cell.doubtful
                     else _format(cell)
                     for cell, top in zip(row.cells, best, strict=True)
                 ),
@@ -208,8 +213,8 @@ def _mean_psnr(values: Iterable[float]) -> float:
 
 def _best(table: Table, column: int) -> float:
     cells = [row.cells[column] for row in table.rows]
-    known = [c.psnr for c in cells if c and not c.doubtful and math.isfinite(c.psnr)]
-    return max(known, default=math.nan)
+    known = [cell.values["psnr"] for cell in cells if cell and not cell.doubtful]
+    return max(filter(math.isfinite, known), default=math.nan)
 
 
 def _notes(tables: Sequence[Table]) -> list[str]:
@@ -237,9 +242,13 @@ def _label(row: Row) -> str:
 def _format(cell: Cell | None) -> str:
     if cell is None:
         return "-"
-    if not math.isfinite(cell.ssim):
+    if any(math.isnan(value) for value in cell.values.values()):
         return "not finite"
-    return f"{cell.psnr:.2f} / {cell.ssim:.4f}{DOUBT * cell.doubtful}"
+    shown = (
+        f"{cell.values[name]:.{metric.digits}f}" if name in cell.values else "-"
+        for name, metric in metrics.METRICS.items()
+    )
+    return " / ".join(shown) + DOUBT * cell.doubtful
 
 
 def _unique(items: Iterable[str]) -> list[str]:

@@ -11,12 +11,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sevnet_jax.evaluation import metrics
-from sevnet_jax.evaluation.compare import Crop
+from sevnet_jax import metrics
 from sevnet_jax.evaluation.report import format_table, save_figure
 from sevnet_jax.evaluation.scenes import Scene
-from sevnet_jax.inference.weights import Weights
+from sevnet_jax.evaluation.sheet import Crop
 from sevnet_jax.runtime import compiler_options
+from sevnet_jax.weights import Weights
 
 EDGES = np.linspace(-5, 5, 81)  # of the histogram, in deviations
 BANDS = 32  # of the spectrum, up to 0.5 cycles a pixel
@@ -95,7 +95,7 @@ def _find_bands(error: np.ndarray) -> np.ndarray:
 
 def study(weights: Weights, scenes: Sequence[Scene], shown: int = 0) -> Study:
     """Runs a translator and its denoiser, joined, over pairs, one after another."""
-    model = weights.model.with_fields(precision="highest")
+    model = weights.model
     run = jax.jit(
         lambda params, x: model.apply(params, x[None], method="restore"),
         compiler_options=compiler_options(),

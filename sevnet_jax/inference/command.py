@@ -7,8 +7,9 @@ import time
 import jax
 import numpy as np
 
+from sevnet_jax import images
+from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
-from sevnet_jax.inference import images
 from sevnet_jax.inference.denoiser import SYMMETRIES, TRANSLATOR, Denoiser, load
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
 from sevnet_jax.runtime import use_compilation_cache
@@ -22,6 +23,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
     try:
         jobs, missing = find_jobs(args.inputs, args.out, args.recursive)
+        if args.parts:
+            load_parts(args.parts)
         use_compilation_cache()
         device = choose_device(args.device)
         denoiser = load(args.weights, translator=args.translator)
@@ -73,7 +76,7 @@ def restore_file(
         say(args, f"{prefix}{job.source}: {job.target} exists")
         return
     began = time.perf_counter()
-    picture = images.read(job.source, args.max_pixels)
+    picture = images.read_picture(job.source, args.max_pixels)
     images.check_target(job.target, picture.pixels)
     check_writable(job.target, "image")
     announce(args, denoiser, picture.pixels, prefix + str(job.source))
@@ -84,7 +87,7 @@ def restore_file(
         fast=args.fast,
         progress=Bar(args, prefix + job.source.name),
     )
-    images.write(job.target, restored, picture)
+    images.write_picture(job.target, restored, picture)
     seconds = time.perf_counter() - began
     note = f" ({picture.note})" if picture.note else ""
     say(args, f"{prefix}{job.source} -> {job.target}, {seconds:.1f} s{note}")
@@ -171,6 +174,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="for photos from cameras: their noise is translated first, into noise "
         "that the weights know")  # fmt: skip
     add("--translator", metavar="FILE", help="as --real, by weights of your own")
+    add("--parts", metavar="FILE", help="a config that defines parts of the weights' "
+        "network, if it was not trained here")  # fmt: skip
     add("--device", choices=("cpu", "gpu", "tpu"), help="where to compute")
     add("--max-pixels", type=int, default=500_000_000,
         help="refuse larger images, as decompression bombs (500 million)")  # fmt: skip

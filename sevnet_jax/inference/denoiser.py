@@ -9,14 +9,9 @@ import jax
 import numpy as np
 
 from sevnet_jax.inference import estimate, tiling
-from sevnet_jax.inference.weights import (
-    Weights,
-    join,
-    load_denoiser,
-    load_named,
-)
-from sevnet_jax.models import NormalizationWrapper, ops
+from sevnet_jax.models import ops
 from sevnet_jax.runtime import compiler_options
+from sevnet_jax.weights import Weights, join, load_denoiser, load_named
 
 DEFAULT, TRANSLATOR = "sevnet_s", "translator_s"
 INTEGERS = (np.uint8, np.uint16)
@@ -50,29 +45,25 @@ class Denoiser:
     The network keeps f(kx) = k f(x), so the unit of floats does not matter.
     """
 
-    def __init__(self, weights: Weights, tile_pixels: int = TILE_PIXELS):
+    def __init__(
+        self,
+        weights: Weights,
+        tile_pixels: int = TILE_PIXELS,
+        precision: str | None = None,
+    ):
+        """`precision` is that of products, see `jax.default_matmul_precision`."""
         self.weights = weights
         self.tile_pixels = tile_pixels
-        model = weights.model
-        inner = model.inner if isinstance(model, NormalizationWrapper) else model
-        if inner.centre == "constant" or model.channels != 3:
-            raise ValueError(
-                "these weights are of a model with centre 'constant' or not of 3 "
-                "channels; only its own code can use it"
-            )
-        params = weights.params
+        self.precision = precision
         # A tile must be seen with the statistics of its whole image: they are found
-        # and applied here, and the network is used from inside of its wrapper.
-        self._standardize = isinstance(model, NormalizationWrapper)
-        if self._standardize:
-            model, params = model.unwrap(params)
+        # and taken out here.
         self._restore = jax.jit(
-            lambda params, tile: model.apply(
-                params, tile[None], jax.numpy.zeros((1, 1, 1, 1))
+            lambda params, tile: weights.model.apply(
+                params, tile[None], method="restore_tile"
             )[0],
             compiler_options=compiler_options(),
         )
-        self._params = jax.device_put(params)
+        self._params = jax.device_put(weights.params)
         # Images of many sizes need many programs; only the last ones are kept.
         self._compile = functools.lru_cache(PROGRAMS)(self._compile_for)
 
@@ -93,14 +84,15 @@ class Denoiser:
     ) -> np.ndarray:
         """Returns the restored image, of the shape and type of `image`.
 
-        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]; C is 1 (grey), 2 (grey,
-        alpha), 3 (colour) or 4 (colour, alpha), and alpha stays as it is. Types are
+        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]; C is what the network
+        takes, or 1 (grey), 2 (grey, alpha), 3 (colour) or 4 (colour, alpha), and alpha
+        stays as it is. A network of 1 channel restores colours one by one. Types are
         uint8, uint16, float16, float32 and float64. `strength` blends from the
         input, 0, to the restored image, 1. `ensemble` averages over the eight flips
         and rotations. `fast` overlaps the tiles of large images less, and blends.
         """
         image = np.asarray(image)
-        _check(image, strength)
+        _check(image, strength, self.weights.model.channels)
         if image.ndim == 2:
             return self(
                 image[..., None],
@@ -116,33 +108,66 @@ class Denoiser:
             ]
             return np.stack(restored) if restored else image.copy()
         result = image.copy()
-        colours = image.shape[-1] - (image.shape[-1] % 2 == 0)
-        result[..., :colours] = self._restore_colours(
-            image[..., :colours], strength, ensemble, fast, progress
-        )
+        for part in self._choose_channels(image.shape[-1]):
+            result[..., part] = self._restore_channels(
+                image[..., part], strength, ensemble, fast, progress
+            )
         return result
+
+    def _choose_channels(self, count: int) -> list[slice]:
+        """Which channels of an image the network sees at once; alpha is not among."""
+        wanted = self.weights.model.channels
+        if count == wanted:
+            return [np.s_[:]]
+        colours = count - (count % 2 == 0)
+        if wanted == 1:
+            return [np.s_[i : i + 1] for i in range(colours)]
+        if wanted == 3:
+            return [np.s_[:colours]]
+        raise ValueError(
+            f"these weights take images of {wanted} channels, not of {count}"
+        )
 
     def _compile_for(self, shape: tuple[int, ...]) -> Callable:
         tile = jax.ShapeDtypeStruct(shape, np.float32)
-        return self._restore.lower(self._params, tile).compile()
+        with jax.default_matmul_precision(self.precision):
+            return self._restore.lower(self._params, tile).compile()
 
-    def _restore_colours(self, image, strength, ensemble, fast, progress):
-        """[H, W, 1 or 3] -> the same."""
+    def _plan(self, height: int, width: int, fast: bool):
+        """The windows along both axes; one each if the image fits as a whole."""
         model = self.weights.model
+        if height * width <= self.tile_pixels:
+            return tiling.whole(height), tiling.whole(width)
+        if model.reach is None and not fast:
+            raise ValueError(
+                "this network depends on the whole image, so tiles would change the "
+                f"result; {width}x{height} is more than the {self.tile_pixels} pixels "
+                "that are restored at once: cut it yourself, or take overlapping tiles "
+                "with fast=True (--fast)"
+            )
+        multiple = model.multiple
+        margin = FAST_MARGIN if fast else model.reach
+        height, width, margin = (
+            -(-length // multiple) * multiple for length in (height, width, margin)
+        )
+        return tiling.plan(height, width, margin, multiple, self.tile_pixels)
+
+    def _restore_channels(self, image, strength, ensemble, fast, progress):
+        """[H, W, C] -> the same; C as the network has it, or 1."""
+        told = self.weights.model.told
         height, width = image.shape[:2]
         unit = _find_unit(image)
         centre, spread = 0.0, 1.0
-        if model.centre == "image":
+        if "centre" in told:
             centre = np.mean([np.mean(row / unit) for row in image])
-        if self._standardize:
+        if "spread" in told:
             square = [np.mean(np.square(row / unit - centre)) for row in image]
             spread = np.sqrt(np.mean(square)) or 1.0  # a flat image stays as it is
-        padded = ops.pad_to_multiple(image[None], model.multiple)[0]
-        margin = FAST_MARGIN if fast else model.reach
-        margin = -(-margin // model.multiple) * model.multiple
-        rows, columns = tiling.plan(
-            *padded.shape[:2], margin, model.multiple, self.tile_pixels
-        )
+        rows, columns = self._plan(height, width, fast)
+        padded = image
+        if len(rows) * len(columns) > 1:  # else the network pads it itself
+            multiple = self.weights.model.multiple
+            padded = ops.pad_to_multiple(image[None], multiple)[0]
         scale = np.float64(strength * spread * unit)
         blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
         result = np.zeros(
@@ -174,9 +199,9 @@ class Denoiser:
         return _to_type(result, image.dtype) if fast else result
 
     def _find_residual(self, noisy, ensemble):
-        """What the network adds to a tile whose centre is 0: [H, W, 1 or 3] float32."""
-        channels = noisy.shape[-1]
-        if channels == 1:
+        """What the network adds to a tile: float32 [H, W, C]."""
+        as_colour = noisy.shape[-1] < self.weights.model.channels
+        if as_colour:
             noisy = np.repeat(noisy, self.weights.model.channels, axis=-1)
         symmetries = range(SYMMETRIES if ensemble else 1)
         total = np.zeros_like(noisy)
@@ -185,14 +210,15 @@ class Denoiser:
             restored = np.asarray(self._compile(turned.shape)(self._params, turned))
             total += _turn_back(restored - turned, number)
         total /= len(symmetries)
-        return total.mean(-1, keepdims=True) if channels == 1 else total
+        return total.mean(-1, keepdims=True) if as_colour else total
 
 
-def _check(image: np.ndarray, strength: float) -> None:
+def _check(image: np.ndarray, strength: float, channels: int) -> None:
     if image.dtype not in (*INTEGERS, *FLOATS):
         names = ", ".join(np.dtype(t).name for t in (*INTEGERS, *FLOATS))
         raise ValueError(f"pixels may be {names}; got {image.dtype}")
-    if image.ndim not in (2, 3, 4) or (image.ndim > 2 and image.shape[-1] > 4):
+    known = image.ndim == 2 or image.shape[-1] in (1, 2, 3, 4, channels)
+    if image.ndim not in (2, 3, 4) or not known:
         raise ValueError(
             "an image is [H, W] or [H, W, 1 to 4], a batch [N, H, W, 1 to 4]; got "
             f"{image.shape}"

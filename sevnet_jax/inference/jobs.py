@@ -5,7 +5,7 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from sevnet_jax.inference import images
+from sevnet_jax import images
 
 SUFFIX = "_denoised"
 

@@ -21,6 +21,11 @@ class Span:
     keep_stop: int
 
 
+def whole(length: int) -> list[Span]:
+    """Returns the one window that is the whole axis."""
+    return [Span(0, length, 0, length)]
+
+
 def cut(length: int, count: int, margin: int, multiple: int) -> list[Span]:
     """Returns `count` windows of one length along an axis, fewer if they suffice.
 
@@ -28,7 +33,7 @@ def cut(length: int, count: int, margin: int, multiple: int) -> list[Span]:
     """
     side = _side(length, count, margin, multiple)
     if side == length:
-        return [Span(0, length, 0, length)]
+        return whole(length)
     starts = [*range(0, length - side, side - 2 * margin), length - side]
     edges = [0, *(start + margin for start in starts[1:]), length]
     return [

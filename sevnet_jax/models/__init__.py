@@ -1,5 +1,6 @@
-"""Homogeneous Flax modules: primitives, blocks, networks. Imports nothing of ours."""
+"""Networks: the contract, homogeneous blocks, SEVNet. Imports nothing of ours."""
 
+from sevnet_jax.models.base import Network, create_model, list_models, register
 from sevnet_jax.models.layers import (
     SEVB,
     ConstantScaling,
@@ -8,21 +9,22 @@ from sevnet_jax.models.layers import (
     InteractiveGating,
     NormalizedSelfModulator,
 )
-from sevnet_jax.models.sevnet import ABLATIONS, SEVNet, create_model, list_models
+from sevnet_jax.models.sevnet import SEVNet
 from sevnet_jax.models.translator import Translated
 from sevnet_jax.models.wrapper import NormalizationWrapper
 
 __all__ = [
-    "ABLATIONS",
     "SEVB",
     "ConstantScaling",
     "Conv",
     "HeterogeneousNormalization",
     "InteractiveGating",
+    "Network",
     "NormalizationWrapper",
     "NormalizedSelfModulator",
     "SEVNet",
     "Translated",
     "create_model",
     "list_models",
+    "register",
 ]

@@ -1,18 +1,20 @@
 """The homogeneous blocks of SEVNet and their ablations, all bias-free, channels last.
 
-An ablation is a name in NORMALIZATIONS or GATES; the block itself is written once.
+An ablation is a name in NORMALIZATIONS or GATES; the block itself is written once. A
+part says how many tokens around one it sees, `reach`, and whether it `keeps_the_law`;
+what a new part does not say is measured (probe.py).
 """
 
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from sevnet_jax.models import ops, tokens
+from sevnet_jax.models import ops, probe, tokens
 
 
 class Conv(nn.Module):
@@ -42,6 +44,9 @@ class Conv(nn.Module):
 class ConstantScaling(nn.Module):
     """Divides by sqrt(channels) and applies a learned gain per channel. Degree 1."""
 
+    reach: ClassVar[int] = 0
+    keeps_the_law: ClassVar[bool] = True
+
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [..., C] -> [..., C]
         ops.check_features(x)
@@ -58,6 +63,12 @@ class NormalizedSelfModulator(nn.Module):
 
     scale_free: bool = False
 
+    reach: ClassVar[int] = 0
+
+    @property
+    def keeps_the_law(self) -> bool:
+        return not self.scale_free
+
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         source = tokens.normalize(x) if self.scale_free else x
@@ -71,7 +82,15 @@ class HeterogeneousNormalization(nn.Module):
     Degree 1 if the modulator has degree 1.
     """
 
-    modulator: Callable[..., Callable[[Array], Array]] = NormalizedSelfModulator
+    modulator: Callable[..., nn.Module] = NormalizedSelfModulator
+
+    @property
+    def reach(self) -> int | None:
+        return probe.find_reach(self.modulator())
+
+    @property
+    def keeps_the_law(self) -> bool:
+        return probe.find_law(self.modulator())
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
@@ -89,6 +108,12 @@ class InteractiveGating(nn.Module):
     """
 
     scaling: str = "both"
+
+    reach: ClassVar[int] = 1
+
+    @property
+    def keeps_the_law(self) -> bool:
+        return self.scaling != "none"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, 2C] -> [B, H, W, C]
@@ -111,12 +136,17 @@ class Pointwise(nn.Module):
 
     function: Callable[[Array], Array]
 
+    reach: ClassVar[int] = 0
+
     def __call__(self, x: Array) -> Array:  # any shape
         return self.function(x)
 
 
 class LayerNorm(nn.Module):
     """Conventional layer norm over the channels: not homogeneous, nearly degree 0."""
+
+    reach: ClassVar[int] = 0
+    keeps_the_law: ClassVar[bool] = False
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [..., C] -> [..., C]
@@ -160,16 +190,32 @@ class SEVB(nn.Module):
     expansion: int = 2
     pre_normalization: str = "none"
 
+    @property
+    def parts(self) -> dict[str, Callable[..., nn.Module]]:
+        """What makes the three parts that differ between rows, by their names."""
+        return {
+            "prepare": choose(
+                NORMALIZATIONS, self.pre_normalization, "pre_normalization"
+            ),
+            "normalize": choose(NORMALIZATIONS, self.normalization, "normalization"),
+            "activate": choose(GATES, self.gate, "gate"),
+        }
+
+    @property
+    def reach(self) -> int | None:
+        found = [probe.find_reach(make()) for make in self.parts.values()]
+        return None if None in found else 2 + sum(found)  # its own convolutions: 2
+
+    @property
+    def keeps_the_law(self) -> bool:
+        return all(probe.find_law(make()) for make in self.parts.values())
+
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         channels = x.shape[-1]
-        first = choose(NORMALIZATIONS, self.pre_normalization, "pre_normalization")
-        middle = choose(NORMALIZATIONS, self.normalization, "normalization")
-        gate = choose(GATES, self.gate, "gate")
-        y = first(name="prepare")(x)
-        y = Conv(self.expansion * channels, name="expand")(y)
-        y = middle(name="normalize")(y)
-        y = gate(name="activate")(y)
+        parts = {name: make(name=name) for name, make in self.parts.items()}
+        y = Conv(self.expansion * channels, name="expand")(parts["prepare"](x))
+        y = parts["activate"](parts["normalize"](y))
         return x + Conv(channels, name="project")(y)
 
 

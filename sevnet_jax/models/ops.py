@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from sevnet_jax.models import convolution, tokens
+from sevnet_jax.models import tokens
+from sevnet_jax.models.cpu import convolution
 
 
 def convolve(

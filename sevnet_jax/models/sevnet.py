@@ -1,9 +1,6 @@
-"""SEVNet, a homogeneous U-Net, with its presets and the rows of the ablation table."""
+"""SEVNet, a homogeneous U-Net, and its presets."""
 
 import contextlib
-import dataclasses
-import difflib
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -12,8 +9,8 @@ from flax import linen as nn
 from jax import Array
 
 from sevnet_jax.models import layers, ops, tokens
-from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
-from sevnet_jax.models.wrapper import NormalizationWrapper
+from sevnet_jax.models.base import Network, register
+from sevnet_jax.models.cpu.pixel_shuffle import depth_to_space, space_to_depth
 
 CENTRES = ("image", "constant", "none")
 DTYPES = ("float32", "bfloat16")
@@ -23,7 +20,7 @@ TAIL_GAIN = 0.1
 PRECISIONS = (None, "default", "high", "highest")
 
 
-class SEVNet(nn.Module):
+class SEVNet(Network):
     """Restored images: the input plus what a U-Net of SEVBs makes of it. Degree 1.
 
     With centre "image", also f(ax + b) = a f(x) + b: the network sees the image minus
@@ -71,53 +68,60 @@ class SEVNet(nn.Module):
         layers.choose(dict.fromkeys(DTYPES), self.dtype, "dtype")
         layers.choose(dict.fromkeys(PRECISIONS), self.precision, "precision")
 
-    def with_fields(self, **fields: Any) -> "SEVNet":
-        """Returns the same network with other fields."""
-        return self.clone(**fields)
+    @property
+    def block(self) -> layers.SEVB:
+        """The block that all stages are made of."""
+        return layers.SEVB(
+            self.normalization,
+            self.gate,
+            self.expansion,
+            self.pre_normalization,
+            parent=None,
+        )
 
     @property
     def multiple(self) -> int:
-        """What padded heights and widths are multiples of."""
         return self.stem * 2 ** len(self.blocks)
 
     @property
-    def reach(self) -> int:
-        """How many pixels around an aligned block its output depends on.
+    def told(self) -> tuple[str, ...]:
+        return ("centre",) if self.centre == "image" else ()
 
-        Aligned: its sides lie on multiples of `multiple`, as this number does. Rounding
-        errors, and so a NaN, may go further (winograd.py).
-        """
-        block = 3 if self.gate.startswith("igm") else 2  # its 3x3 convolutions in a row
+    @property
+    def keeps_the_law(self) -> bool:
+        return self.centre != "constant" and self.block.keeps_the_law
+
+    @property
+    def reach(self) -> int | None:
+        # Rounding errors, and so a NaN, may go further (cpu/winograd.py).
+        block = self.block.reach
+        if block is None:
+            return None
         sides = [self.stem * 2**scale for scale in range(len(self.blocks) + 1)]
         steps = [
             (side, block * count)
             for side, count in zip(sides, self.blocks, strict=False)
         ]
         inner = (sides[-1], block * self.bottleneck)
+        ends = (self.stem, 1)
         reach = 0
         # From the tail out to the bottom and back to the head; a coarser token is seen
         # whole as soon as a part of it is.
-        for side, width in [
-            (self.stem, 1),
-            *steps,
-            inner,
-            *steps[::-1],
-            (self.stem, 1),
-        ]:
+        for side, width in [ends, *steps, inner, *steps[::-1], ends]:
             reach = -(-reach // side) * side + side * width
         return -(-reach // self.multiple) * self.multiple
+
+    def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
+        if self.centre != "image":
+            return self(x)
+        return self(x, jnp.zeros((x.shape[0], 1, 1, 1)))
 
     @nn.compact
     def __call__(
         self, x: Array, centre: Array | None = None
     ) -> Array:  # [B, H, W, channels], [B, 1, 1, 1] -> [B, H, W, channels]
         """Restores `x`; a tile of a larger image needs that image's `centre`."""
-        ops.check_images(x)
-        if x.shape[-1] != self.channels:
-            raise ValueError(
-                f"this model takes {self.channels} channels last, got {x.shape}; set "
-                f"channels={x.shape[-1]} or move the channel axis"
-            )
+        self.check_input(x)
         if centre is None:
             centre = self.find_centre(x)
         elif jnp.shape(centre) != (x.shape[0], 1, 1, 1):
@@ -130,10 +134,10 @@ class SEVNet(nn.Module):
         def stage(y, name, count):
             for i in range(count):
                 y = block(
-                    normalization=self.normalization,
-                    gate=self.gate,
-                    expansion=self.expansion,
-                    pre_normalization=self.pre_normalization,
+                    self.normalization,
+                    self.gate,
+                    self.expansion,
+                    self.pre_normalization,
                     name=f"{name}_block_{i}",
                 )(y)
             return y
@@ -175,90 +179,29 @@ class SEVNet(nn.Module):
                 return jnp.zeros((x.shape[0], 1, 1, 1))
 
 
-# The paper's Baseline: bias-free conv-ReLU-conv residual blocks.
-_BASELINE = {"normalization": "none", "gate": "relu", "expansion": 1}
+register("sevnet", SEVNet, width=56, blocks=(3, 3, 3), bottleneck=2)
+register("sevnet_lw", SEVNet, width=48, blocks=(1, 2, 3), bottleneck=1)
+register("sevnet_s", SEVNet, width=48, blocks=(2, 2), bottleneck=1, stem=2)
+# Small enough to train every row of the ablation on two CPU cores.
+register("sevnet_xs", SEVNet, width=32, blocks=(1, 1), bottleneck=2, stem=2)
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "sevnet": {"width": 56, "blocks": (3, 3, 3), "bottleneck": 2},
-    "sevnet_lw": {"width": 48, "blocks": (1, 2, 3), "bottleneck": 1},
-    "sevnet_s": {"width": 48, "blocks": (2, 2), "bottleneck": 1, "stem": 2},
-    # Small enough to train every row of the ablation on two CPU cores.
-    "sevnet_xs": {"width": 32, "blocks": (1, 1), "bottleneck": 2, "stem": 2},
-    # Lightweight translators of camera noise, see translator.py.
-    "translator": {"width": 16, "blocks": (1, 1, 1), "bottleneck": 1},
-    "translator_s": {"width": 32, "blocks": (1, 1), "bottleneck": 1, "stem": 2},
-    "unet_relu": {"width": 64, "blocks": (4, 4, 4), "bottleneck": 4, **_BASELINE},
-    # At sevnet_s's and sevnet_xs's parameters and operations.
-    "unet_relu_s": {
-        "width": 48,
-        "blocks": (4, 4),
-        "bottleneck": 2,
-        "stem": 2,
-        **_BASELINE,
-    },
-    "unet_relu_xs": {
-        "width": 32,
-        "blocks": (2, 2),
-        "bottleneck": 4,
-        "stem": 2,
-        **_BASELINE,
-    },
+# Lightweight translators of camera noise, see translator.py.
+_TRANSLATOR = {"network": SEVNet, "family": "translator", "bottleneck": 1}
+register("translator", **_TRANSLATOR, width=16, blocks=(1, 1, 1))
+register("translator_s", **_TRANSLATOR, width=32, blocks=(1, 1), stem=2)
+
+# The paper's Baseline: bias-free conv-ReLU-conv residual blocks; and at the parameters
+# and operations of sevnet_s and sevnet_xs.
+_BASELINE = {
+    "network": SEVNet,
+    "family": "baseline",
+    "normalization": "none",
+    "gate": "relu",
+    "expansion": 1,
 }
-
-# What each row of the paper's ablation table changes in row 1a.
-ABLATIONS: Mapping[str, Mapping[str, str]] = {
-    "1a": {},
-    "1b": {"normalization": "cs"},
-    "1c": {"normalization": "cs_half"},
-    "1d": {"gate": "elu"},
-    "1e": {"gate": "gelu"},
-    "1f": {"normalization": "none", "gate": "elu"},
-    "1g": {"normalization": "none", "gate": "gelu"},
-    "1h": {"normalization": "hnm_scale_free"},
-    "2a": {"gate": "none"},
-    "2b": {"gate": "relu"},
-    "2c": {"gate": "igm_single"},
-    "2d": {"normalization": "layer_norm"},
-    "2e": {"normalization": "layer_norm", "gate": "relu"},
-    "2f": {"normalization": "layer_norm", "gate": "gelu"},
-    "unscaled": {"gate": "igm_unscaled"},
-    "pre_ln": {
-        "pre_normalization": "layer_norm",
-        "normalization": "none",
-        "gate": "relu",
-    },
-}
-
-
-def list_models() -> list[str]:
-    """The names that `create_model` knows."""
-    return sorted(PRESETS)
-
-
-def create_model(
-    name: str, *, wrapped: bool = False, **changes: Any
-) -> SEVNet | NormalizationWrapper:
-    """The preset `name` with some fields changed, for example `channels=1`.
-
-    `wrapped` puts it into a NormalizationWrapper, which centres in its place.
-    """
-    if name not in list_models():
-        raise ValueError(
-            f"unknown model {name!r}; choose from {', '.join(list_models())}"
-        )
-    fields = [field.name for field in dataclasses.fields(SEVNet)]
-    known = [field for field in fields if field not in ("parent", "name")]
-    for key in changes:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=3) or known
-            raise ValueError(
-                f"unknown model field {key!r}; did you mean {', '.join(near)}?"
-            )
-    if not wrapped:
-        return SEVNet(**{**PRESETS[name], **changes})
-    return NormalizationWrapper(
-        SEVNet(**{**PRESETS[name], "centre": "none", **changes})
-    )
+register("unet_relu", **_BASELINE, width=64, blocks=(4, 4, 4), bottleneck=4)
+register("unet_relu_s", **_BASELINE, width=48, blocks=(4, 4), bottleneck=2, stem=2)
+register("unet_relu_xs", **_BASELINE, width=32, blocks=(2, 2), bottleneck=4, stem=2)
 
 
 def _check_count(name: str, value: Any, least: int) -> None:

@@ -7,14 +7,15 @@ After Ha et al. (arXiv 2412.04727), built of SEVBs: the translator is a small SE
 import math
 from typing import Any
 
-from flax import linen as nn
+import jax.numpy as jnp
 from jax import Array
 
 from sevnet_jax.models import ops
+from sevnet_jax.models.base import Network
 from sevnet_jax.models.sevnet import SEVNet
 
 
-class Translated(nn.Module):
+class Translated(Network):
     """What the denoiser makes of the translated image. Degree 1 if both have it.
 
     Both see the noisy image's own centre, so that tiles of it can be restored alone.
@@ -45,19 +46,26 @@ class Translated(nn.Module):
         return self.denoiser.channels
 
     @property
-    def centre(self) -> str:
-        return self.denoiser.centre
-
-    @property
     def multiple(self) -> int:
-        """What padded heights and widths are multiples of."""
         return math.lcm(self.translator.multiple, self.denoiser.multiple)
 
     @property
-    def reach(self) -> int:
-        """How many pixels around an aligned block its output depends on."""
-        reach = self.translator.reach + self.denoiser.reach
-        return -(-reach // self.multiple) * self.multiple
+    def reach(self) -> int | None:
+        parts = (self.translator.reach, self.denoiser.reach)
+        if None in parts:
+            return None
+        return -(-sum(parts) // self.multiple) * self.multiple
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        return self.denoiser.told
+
+    @property
+    def keeps_the_law(self) -> bool:
+        return self.translator.keeps_the_law and self.denoiser.keeps_the_law
+
+    def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
+        return self(x, jnp.zeros((x.shape[0], 1, 1, 1)) if self.told else None)
 
     def __call__(
         self, x: Array, centre: Array | None = None

@@ -7,9 +7,10 @@ from flax import linen as nn
 from jax import Array
 
 from sevnet_jax.models import ops, tokens
+from sevnet_jax.models.base import Network
 
 
-class NormalizationWrapper(nn.Module):
+class NormalizationWrapper(Network):
     """f(x) = s g((x - m) / s) + m, with each image's mean m and deviation s. Degree 1.
 
     For whatever module g: f(ax + b) = a f(x) + b for all a > 0 and b, exactly if b = 0
@@ -39,30 +40,27 @@ class NormalizationWrapper(nn.Module):
         """Returns the module inside and its variables."""
         return self.inner, {name: values["inner"] for name, values in variables.items()}
 
-    # What our own networks tell of themselves, of one that is wrapped.
+    told = ("centre", "spread")
+    keeps_the_law = True
 
-    centre = "image"
+    def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
+        own = isinstance(self.inner, Network)
+        return self.inner.restore_tile(x) if own else self.inner(x)
 
     def with_fields(self, **fields: Any) -> "NormalizationWrapper":
         """Returns the same network, the one inside with other fields."""
         return self.clone(inner=self.inner.with_fields(**fields))
 
-    @property
-    def dtype(self) -> str:
-        return self.inner.dtype
+    # What the network inside says; of a module of nobody's, what is safe to say.
 
     @property
     def channels(self) -> int:
-        return self.inner.channels
-
-    @property
-    def stem(self) -> int:
-        return self.inner.stem
+        return getattr(self.inner, "channels", 3)
 
     @property
     def multiple(self) -> int:
-        return self.inner.multiple
+        return getattr(self.inner, "multiple", 1)
 
     @property
-    def reach(self) -> int:
-        return self.inner.reach
+    def reach(self) -> int | None:
+        return getattr(self.inner, "reach", None)

@@ -17,7 +17,7 @@ import orbax.checkpoint as ocp
 
 from sevnet_jax.files import write_atomically
 from sevnet_jax.training import parallel
-from sevnet_jax.training.state import TrainState
+from sevnet_jax.training.step import TrainState
 
 MANIFEST = "manifest.json"
 

@@ -1,33 +1,29 @@
 """The weights of a run: the file it may start from, and the one it ends with."""
 
-import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
 import numpy as np
 
+from sevnet_jax import weights
 from sevnet_jax.data import sources
-from sevnet_jax.inference import weights
 from sevnet_jax.runtime import list_versions
 from sevnet_jax.training import parallel
 from sevnet_jax.training.recipe import Recipe, to_config
-from sevnet_jax.training.state import TrainState
+from sevnet_jax.training.step import TrainState
 
 PACKAGES = ("sevnet_jax", "jax", "flax", "optax")
 
 
-def pin_weights(recipe: Recipe) -> Recipe:
-    """Returns the recipe with the hashes of the weights that it names.
+def find_hashes(recipe: Recipe) -> dict[str, str]:
+    """Returns the hashes of the weights that a recipe names.
 
-    They are a part of the run's config: a file that is replaced under the same name
-    is noticed when the run goes on.
+    A run remembers them: a file that is replaced under the same name is noticed when
+    the run goes on.
     """
-    pins = {"init_sha256": recipe.init_weights, "denoiser_sha256": recipe.denoiser}
-    found = {
-        key: weights.load_named(name).sha256 if name else ""
-        for key, name in pins.items()
-    }
-    return dataclasses.replace(recipe, **found)
+    names = {"init_weights": recipe.init_weights, "denoiser": recipe.denoiser}
+    return {k: weights.load_named(name).sha256 for k, name in names.items() if name}
 
 
 def load_start(recipe: Recipe) -> weights.Weights | None:
@@ -45,18 +41,20 @@ def export_weights(
     recipe: Recipe,
     start: weights.Weights | None = None,
     denoiser: weights.Weights | None = None,
+    config_file: Mapping[str, str] | None = None,
 ) -> None:
     """Writes the averaged weights of a state; folders are named without their paths.
 
     What the run started from is recorded with all of its own past; of the denoiser that
-    a translator was trained for, which one it was.
+    a translator was trained for, which one it was; of the config file, its name and
+    hash, as `config.remember` gives them.
     """
     params = jax.tree.map(
         lambda array: np.asarray(array.addressable_data(0)), state.kept_params
     )
     config = to_config(recipe).to_dict()
-    for key in ("source", "validation_source"):
-        config[key] = sources.without_paths(config[key])
+    for section in ("data", "watch"):
+        config[section]["source"] = sources.without_paths(config[section]["source"])
     for key in ("init_weights", "denoiser"):
         config[key] = Path(config[key]).name
     provenance = {
@@ -67,6 +65,8 @@ def export_weights(
         "devices": parallel.describe_devices(),
         "versions": list_versions(*PACKAGES),
     }
+    if config_file:
+        provenance["config"] = dict(config_file)
     if start is not None:
         provenance["start"] = {"sha256": start.sha256, **start.provenance}
     if denoiser is not None:

@@ -74,7 +74,8 @@ class Log:
             self._bar.write(text, file=sys.stderr)
 
     def image(self, step: int, name: str, pixels: np.ndarray) -> None:
-        """Records uint8 [H, W, 3]."""
+        """Records uint8 [H, W, 1 or 3]; of more channels, the first."""
+        pixels = pixels if pixels.shape[-1] == 3 else np.repeat(pixels[..., :1], 3, -1)
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, "PNG")
         image = Summary.Image(

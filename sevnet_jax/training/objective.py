@@ -5,10 +5,10 @@ from typing import Any
 import jax
 from jax import Array
 
-from sevnet_jax.inference.weights import Weights, load_denoiser
 from sevnet_jax.models import NormalizationWrapper, Translated
-from sevnet_jax.training import losses, wasserstein
+from sevnet_jax.training import losses
 from sevnet_jax.training.recipe import Recipe
+from sevnet_jax.weights import Weights, load_denoiser
 
 
 class Objective:
@@ -60,7 +60,7 @@ class Translation(Objective):
         loss = self.distance(restored, batch["clean"])
         if self.recipe.noise_weight:
             key = jax.random.fold_in(jax.random.key(self.recipe.seed), count)
-            loss += self.recipe.noise_weight * wasserstein.from_gaussian(
+            loss += self.recipe.noise_weight * losses.distance_from_white(
                 translated - batch["clean"], key, self.recipe.spectrum_weight
             )
         return loss

@@ -1,23 +1,28 @@
 """The folder of a run: whose it is, and that one run at a time uses it."""
 
 import contextlib
-import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import filelock
 
 from sevnet_jax.files import write_atomically
 from sevnet_jax.training.recipe import Recipe, to_config
 
 CONFIG = "config.json"
 LOCK = ".lock"
+Hashes = Mapping[str, str]  # of weights, by the key that names them
 
 
 @contextlib.contextmanager
-def claim(path: Path, recipe: Recipe, accept_changes: bool = False) -> Iterator[None]:
+def claim(
+    path: Path, recipe: Recipe, hashes: Hashes, accept_changes: bool = False
+) -> Iterator[None]:
     """Holds the folder for this run; refuses what is not its own.
 
-    The lock is the system's: it ends with the process, however that ends.
+    `hashes` are those of the weights that the recipe names. The lock is the system's:
+    it ends with the process, however that ends.
     """
     if path.exists() and not path.is_dir():
         raise ValueError(f"the workdir {str(path)!r} is a file")
@@ -30,13 +35,15 @@ def claim(path: Path, recipe: Recipe, accept_changes: bool = False) -> Iterator[
             f"no {CONFIG} of a run; choose an empty one"
         )
     path.mkdir(parents=True, exist_ok=True)
-    with (path / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another run uses the workdir {str(path)!r}") from None
+    lock = filelock.FileLock(path / LOCK, blocking=False)
+    try:
+        acquired = lock.acquire()
+    except filelock.Timeout:
+        raise ValueError(f"another run uses the workdir {str(path)!r}") from None
+    with acquired:
         if CONFIG in held:
-            changes = list_changes(_read_config(path / CONFIG), _to_json(recipe))
+            old, new = _read_config(path / CONFIG), _to_json(recipe, hashes)
+            changes = list_changes(old, new)
             if changes and not accept_changes:
                 raise ValueError(
                     f"the run in {str(path)!r} has another config: "
@@ -45,14 +52,14 @@ def claim(path: Path, recipe: Recipe, accept_changes: bool = False) -> Iterator[
         yield
 
 
-def save_config(path: Path, recipe: Recipe) -> None:
+def save_config(path: Path, recipe: Recipe, hashes: Hashes) -> None:
     """Makes the folder that of a run with this recipe."""
-    text = json.dumps(_to_json(recipe), indent=1)
+    text = json.dumps(_to_json(recipe, hashes), indent=1)
     write_atomically(path / CONFIG, lambda temporary: temporary.write_text(text + "\n"))
 
 
-def _to_json(recipe: Recipe) -> dict:
-    return json.loads(to_config(recipe).to_json())
+def _to_json(recipe: Recipe, hashes: Hashes) -> dict:
+    return {**json.loads(to_config(recipe).to_json()), "sha256": dict(hashes)}
 
 
 def _read_config(path: Path) -> dict:

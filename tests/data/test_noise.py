@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from sevnet_jax import metrics
 from sevnet_jax.data import noise
-from sevnet_jax.evaluation import metrics
 
 # Mean PSNR in dB of the noisy image, in the order of PAPER_COLUMNS.
 CHECK_VALUES = {

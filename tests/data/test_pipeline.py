@@ -14,6 +14,7 @@ from PIL import Image
 tf = pytest.importorskip("tensorflow")
 
 from sevnet_jax.data import dead_leaves, patches, pipeline  # noqa: E402
+from sevnet_jax.data.config import Data  # noqa: E402
 
 SIDE = 24
 
@@ -31,7 +32,7 @@ def folder(tmp_path_factory):
 def config(folder):
     def make(**options):
         options = {"noise": "gaussian:5-20", "batch_size": 8} | options
-        return pipeline.Config(source=folder, patch_size=SIDE, **options)
+        return Data(source=folder, patch_size=SIDE, **options)
 
     return make
 
@@ -91,7 +92,7 @@ def test_order_of_decoding_changes_no_bit(config):
 
 def test_seeds_steps_and_rows_differ(config):
     first, second = take(config(), 2)
-    (other,) = take(config(seed=1), 1)
+    (other,) = take(config(), 1, seed=1)
     n = [b["noisy"] - b["clean"] for b in (first, second, other)]
     rows = np.concatenate(n).reshape(24, -1)
     correlation = np.abs(np.corrcoef(rows) - np.eye(24))
@@ -141,7 +142,7 @@ def test_every_patch_lies_in_an_image_in_every_orientation(config, folder):
 def test_downscaling_comes_as_often_as_asked():
     """White stripes one pixel wide turn grey when two pixels are averaged."""
     reader = pipeline._Reader(
-        pipeline.Config(source="dead_leaves", patch_size=8, downscale_probability=0.25)
+        Data(source="dead_leaves", patch_size=8, downscale_probability=0.25)
     )
     stripes = np.zeros((64, 64, 3), np.uint8)
     stripes[:, ::2] = 255
@@ -152,7 +153,7 @@ def test_downscaling_comes_as_often_as_asked():
 
 
 def test_sources_mix_by_weight(folder):
-    config = pipeline.Config(source={folder: 3, "dead_leaves": 1}, patch_size=SIDE)
+    config = Data(source={folder: 3, "dead_leaves": 1}, patch_size=SIDE)
     reader = pipeline._Reader(config)
     reader._sources = [
         [np.full((SIDE, SIDE, 3), value, np.uint8)] for value in (0, 255)
@@ -185,8 +186,6 @@ def test_prefetch_shards_the_global_batch(config):
     [
         ({"patch_size": 0}, "patch_size.*0"),
         ({"batch_size": -4}, "batch_size.*-4"),
-        ({"seed": -1}, "seed.*-1"),
-        ({"seed": 2**31}, "seed.*2147483648"),
         ({"downscale_probability": 1.5}, "1.5"),
         ({"downscale_probability": float("nan")}, "nan"),
         ({"downscale_factors": (0,)}, r"\(0,\)"),
@@ -197,7 +196,7 @@ def test_prefetch_shards_the_global_batch(config):
 )
 def test_bad_config_is_named(options, said):
     with pytest.raises(ValueError, match=said):
-        pipeline.Config(**options)
+        Data(**options)
 
 
 @pytest.mark.parametrize(
@@ -215,20 +214,21 @@ def test_bad_place_in_the_run_is_named(options, said, config):
 
 def test_bad_sources_are_named_before_the_first_batch(folder, tmp_path):
     with pytest.raises(ValueError, match="absent"):
-        pipeline.make_dataset(pipeline.Config(source=str(tmp_path / "absent")))
+        pipeline.make_dataset(Data(source=str(tmp_path / "absent")))
     with pytest.raises(ValueError, match="128x128"):
-        pipeline.make_dataset(pipeline.Config(source=folder))
+        pipeline.make_dataset(Data(source=folder))
     whole = dead_leaves.render(64, 0)
     Image.fromarray(whole).save(tmp_path / "cut.png")
     data = (tmp_path / "cut.png").read_bytes()
     (tmp_path / "cut.png").write_bytes(data[: len(data) // 2])
     with pytest.raises(ValueError, match="none of the images"):
-        pipeline.make_dataset(pipeline.Config(source=str(tmp_path), patch_size=32))
+        pipeline.make_dataset(Data(source=str(tmp_path), patch_size=32))
 
 
 PROGRAM = """
 from sevnet_jax.data import pipeline
-batches = pipeline.make_batches(pipeline.Config(patch_size=96, noise="isp"))
+from sevnet_jax.data.config import Data
+batches = pipeline.make_batches(Data(patch_size=96, noise="isp"))
 next(batches)
 print("made")
 """
@@ -264,7 +264,7 @@ def test_only_the_pipeline_imports_tensorflow(project):
 def test_crops_images_and_factors_are_chosen_independently(monkeypatch):
     """Each choice has its own number: none of the eight is used twice."""
     reader = pipeline._Reader(
-        pipeline.Config(
+        Data(
             source={"dead_leaves": 1.0},
             patch_size=8,
             downscale_probability=1.0,

@@ -5,9 +5,11 @@ import pytest
 from PIL import Image
 
 import eval as command
-from sevnet_jax.data import images, noise
-from sevnet_jax.evaluation import compare, methods, metrics
-from sevnet_jax.evaluation.compare import Crop
+from sevnet_jax import images, metrics
+from sevnet_jax.data import noise
+from sevnet_jax.evaluation import methods, sheet
+from sevnet_jax.evaluation.commands import compare
+from sevnet_jax.evaluation.sheet import Crop
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_the_crop_is_where_the_photo_varies_not_where_it_is_colourful(rng):
     pixels = np.full((40, 64, 3), 128, np.uint8)
     pixels[:, 32:] = (220, 128, 36)
     pixels[18:28, 14:24] += (120 * rng.integers(0, 2, (10, 10, 1), np.uint8)) - 60
-    assert compare.find_crop(pixels) == Crop(14, 18, 10)
+    assert sheet.find_crop(pixels) == Crop(14, 18, 10)
 
 
 def test_the_sheet_shows_photo_and_enlarged_crop(clean, tmp_path):
@@ -110,7 +112,7 @@ def test_the_command(photos, write_weights, tmp_path, capsys):
     argv += ["--noise", "speckle:90", "variant1", "--crop", "1,2,8"]
     assert command.main(argv) == 0
     printed = capsys.readouterr().out
-    clean = images.to_float(images.read(photos / "a.png"))
+    clean = images.to_float(images.read_pixels(photos / "a.png"))
     noisy = noise.sample_for_test("variant1", clean, seed=(0, 0))
     psnr = metrics.psnr(metrics.to_rgb8(noisy), metrics.to_rgb8(clean))
     assert f"variant1    {psnr:.2f}" in printed

@@ -9,10 +9,12 @@ import pytest
 from PIL import Image
 
 import eval as command
-from sevnet_jax.evaluation import curve, curve_figure, methods, metrics, runner, scenes
-from sevnet_jax.evaluation.curve import Curve
+from sevnet_jax import metrics
+from sevnet_jax.evaluation import curve_figure, methods, runs, scenes
+from sevnet_jax.evaluation.commands import curve
+from sevnet_jax.evaluation.curve_figure import Curve
 from sevnet_jax.evaluation.protocol import Score
-from sevnet_jax.inference.weights import load_weights, save_weights
+from sevnet_jax.weights import load_weights, save_weights
 
 
 @pytest.fixture
@@ -100,12 +102,12 @@ def test_labels_are_apart_and_no_further_than_need_be():
 
 def test_a_curve_is_the_means_in_the_order_of_levels():
     scores = [
-        Score("set", image, f"speckle:{level}", method, level + bonus + extra, 0.5)
+        Score("set", image, f"speckle:{level}", method, {"psnr": level + bonus + extra})
         for image, extra in (("a", 0), ("b", 2))
         for level in (5, 7.5)
         for method, bonus in (("noisy", 0), ("ours", 10))
     ]
-    result = runner.Run(tuple(scores), (), {"set": 3}, {}, None)
+    result = runs.Run(tuple(scores), (), {"set": 3}, {}, None)
     made = curve.build(result, "speckle", (5, 7.5), None)
     assert made.psnr == {"noisy": (6, 8.5), "ours": (16, 18.5)}
     assert (made.data, made.images) == ("set", "2 of 3 images")

@@ -6,8 +6,9 @@ from PIL import Image
 
 import eval as command
 import sevnet_jax
-from sevnet_jax.data import images, noise
-from sevnet_jax.evaluation import demo, metrics
+from sevnet_jax import images, metrics
+from sevnet_jax.data import noise
+from sevnet_jax.evaluation.commands import demo
 from sevnet_jax.inference.denoiser import TRANSLATOR
 
 
@@ -27,9 +28,9 @@ def test_there_are_four_noises(samples):
 
 def test_noisy_samples_are_made_of_the_clean_ones(samples):
     for _, law, noisy, clean in samples:
-        image = images.to_float(images.read(clean))
+        image = images.to_float(images.read_pixels(clean))
         expected = metrics.to_rgb8(noise.sample_for_test(law, image, seed=0))
-        found = images.read(noisy).astype(int)
+        found = images.read_pixels(noisy).astype(int)
         # JPEG and libm may round another way on another machine.
         assert np.abs(found - expected).mean() < 0.01, law
 
@@ -41,7 +42,7 @@ def test_the_demo_writes_table_and_picture(project, tmp_path):
         seen.append(image)
         return image
 
-    table = demo.run(
+    table = demo.restore_samples(
         lambda image: image, restore_real, project / "samples", tmp_path / "demo.png"
     )
     assert len(table.splitlines()) == 6
@@ -60,7 +61,7 @@ def test_the_bundled_weights_gain_on_every_sample(project):
         return metrics.psnr(restore(noisy), clean) - metrics.psnr(noisy, clean)
 
     for _, law, noisy_file, clean_file in demo.find_samples(project / "samples"):
-        noisy, clean = images.read(noisy_file), images.read(clean_file)
+        noisy, clean = images.read_pixels(noisy_file), images.read_pixels(clean_file)
         if law == demo.CAMERA:
             assert find_gain(denoise_real, noisy, clean) > 6
             assert 0 < find_gain(denoise, noisy, clean) < 3

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 import eval as command
-from sevnet_jax.evaluation import features
-from sevnet_jax.inference.weights import load_weights
+from sevnet_jax.evaluation.commands import features
 from sevnet_jax.models import create_model
-from sevnet_jax.models.sevnet import ABLATIONS
+from sevnet_jax.weights import load_weights
+from studies.ablation.rows import ABLATIONS
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sevnet_jax import create_model, equivariance
-from sevnet_jax.evaluation import law_report
-from sevnet_jax.evaluation.equivariance import Part
+from sevnet_jax.equivariance import Part
+from sevnet_jax.evaluation.commands import equivariance as law_report
 
 
 def make_study(fn) -> law_report.Study:
@@ -46,8 +46,8 @@ def test_the_figure_puts_exact_results_on_the_floor_and_wrong_ones_above(
 
 
 def test_a_study_serves_json_without_nan():
-    model = create_model("sevnet_s", width=4, blocks=(), bottleneck=1, remat=True)
-    study = law_report.study(model.clone(gate="elu"), size=4, seed=0)
+    model = create_model("sevnet_s", width=4, blocks=(), bottleneck=1, gate="elu")
+    study = law_report.study(model, size=4, seed=0)
     result = json.loads(json.dumps(law_report.to_json(study), allow_nan=False))
     assert not result["holds"]
     assert result["culprits"] == ["bottleneck_block_0/activate"]

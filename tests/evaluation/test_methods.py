@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from sevnet_jax import metrics
 from sevnet_jax.data import noise
-from sevnet_jax.evaluation import methods, metrics
-from sevnet_jax.inference.weights import load_weights, save_weights
+from sevnet_jax.evaluation import methods
+from sevnet_jax.weights import load_weights, save_weights
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_weights_by_name_file_or_the_folder_of_their_run(write_weights):
         assert method.name == "my_run"
         assert len(method.provenance["weights_sha256"]) == 64
         # On GPUs and TPUs, tables must not depend on how products are rounded.
-        assert method.denoiser.weights.model.precision == "highest"
+        assert method.denoiser.precision == "highest"
 
 
 def test_labels_are_as_long_as_need_be(write_weights):

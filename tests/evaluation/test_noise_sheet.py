@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sevnet_jax.data import noise
-from sevnet_jax.evaluation import noise_sheet
+from sevnet_jax.evaluation.commands import noise as noise_sheet
 
 
 @pytest.fixture(scope="module")

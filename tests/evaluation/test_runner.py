@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sevnet_jax.evaluation import report, runner, scenes
+from sevnet_jax.evaluation import report, runs, scenes
 from sevnet_jax.evaluation.methods import Method
 
 NOISES = ("gaussian:20", "mixture")
@@ -34,7 +34,7 @@ class Counting:
 
 def run(photos, folder, counting, seed=0):
     found = scenes.from_folder(photos, NOISES, seed)
-    return runner.run(found, [counting.method()], folder, seed)
+    return runs.run(found, [counting.method()], folder, seed)
 
 
 def test_a_broken_run_goes_on_with_the_next_image(photos, tmp_path, capsys):
@@ -46,8 +46,8 @@ def test_a_broken_run_goes_on_with_the_next_image(photos, tmp_path, capsys):
     assert again.calls == 2  # of four: one image was done
     assert resumed == whole
     assert "1 of 2 images were done already" in capsys.readouterr().err
-    assert runner.describe(resumed) == runner.describe(whole)
-    runner.write_files(resumed, tmp_path / "out", {"a.txt": "done"})
+    assert runs.describe(resumed) == runs.describe(whole)
+    runs.write_files(resumed, tmp_path / "out", {"a.txt": "done"})
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["a.txt"]  # no trace
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_lost_if_the_results_cannot_be_written(photos, tmp_path):
     result = run(photos, tmp_path / "out", Counting())
     (tmp_path / "out" / "table.txt").mkdir()
     with pytest.raises(OSError, match="directory"):
-        runner.write_files(result, tmp_path / "out", {"table.txt": "text"})
+        runs.write_files(result, tmp_path / "out", {"table.txt": "text"})
     result.progress.close()
     again = Counting()
     run(photos, tmp_path / "out", again)
@@ -100,7 +100,7 @@ def test_what_another_run_left_is_not_used(photos, tmp_path, changes):
 def test_a_line_cut_short_by_a_kill_is_done_again(photos, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(photos, tmp_path / "out", Counting(fail_at=4))
-    (file,) = (tmp_path / "out").iterdir()
+    (file,) = (tmp_path / "out").glob("*.jsonl")
     file.write_bytes(file.read_bytes()[:-9])
     again = Counting()
     resumed = run(photos, tmp_path / "out", again)
@@ -117,7 +117,7 @@ def test_skipped_images_are_named_and_counted(photos, tmp_path, capsys):
     assert result.skipped == ("photos/b.png",)
     assert {score.image for score in result.scores} == {"a.png"}
     assert "skipped photos/b.png: cannot identify image" in capsys.readouterr().err
-    assert runner.report_skipped(result) == 1
+    assert runs.report_skipped(result) == 1
     result.progress.finish()
     (photos / "a.png").write_bytes(b"")
     with pytest.raises(ValueError, match="no image could be scored"):
@@ -127,7 +127,7 @@ def test_skipped_images_are_named_and_counted(photos, tmp_path, capsys):
 def test_one_set_given_twice_is_refused(photos, tmp_path):
     found = scenes.from_folder(photos, NOISES)
     with pytest.raises(ValueError, match="two sets are called 'photos'"):
-        runner.run([*found, *found], [Counting().method()], tmp_path, 0)
+        runs.run([*found, *found], [Counting().method()], tmp_path, 0)
 
 
 def test_two_folders_of_one_name_are_not_averaged(photos, tmp_path):
@@ -136,18 +136,21 @@ def test_two_folders_of_one_name_are_not_averaged(photos, tmp_path):
     (photos / "b.png").rename(other / "b.png")
     found = [*scenes.from_folder(photos, NOISES), *scenes.from_folder(other, NOISES)]
     with pytest.raises(ValueError, match="two sets are called 'photos'"):
-        runner.run(found, [Counting().method()], tmp_path, 0)
+        runs.run(found, [Counting().method()], tmp_path, 0)
 
 
 def test_csv_and_json_hold_every_score(photos, tmp_path):
     result = run(photos, tmp_path, Counting())
-    bad = dataclasses.replace(result.scores[0], psnr=math.nan)
+    values = {**result.scores[0].values, "psnr": math.nan}
+    bad = dataclasses.replace(result.scores[0], values=values)
     result = dataclasses.replace(result, scores=(bad, *result.scores[1:]))
-    rows = list(csv.DictReader(io.StringIO(runner.to_csv(result.scores))))
-    assert [float(row["ssim"]) for row in rows] == [s.ssim for s in result.scores]
-    content = json.loads(report.format_json(runner.describe(result)))
+    rows = list(csv.DictReader(io.StringIO(runs.to_csv(result.scores))))
+    assert [float(row["ssim"]) for row in rows] == [
+        s.values["ssim"] for s in result.scores
+    ]
+    content = json.loads(report.format_json(runs.describe(result)))
     assert content["scores"][0]["psnr"] is None
-    assert content["scores"][1]["psnr"] == result.scores[1].psnr
+    assert content["scores"][1]["psnr"] == result.scores[1].values["psnr"]
     assert content["methods"] == {"m": {"factor": 1.0}}
     assert content["protocol"] == "rgb8, whole images"
     assert "jax" in content["versions"]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sevnet_jax.evaluation import metrics, scenes
+from sevnet_jax import metrics
+from sevnet_jax.evaluation import scenes
 
 
 def save(path, side=16, value=100):

@@ -59,17 +59,6 @@ def test_a_corrupt_image_is_exit_code_1(run, photos):
     assert "1 images were skipped" in error
 
 
-def test_ablation_runs_become_a_table(run, photos, tmp_path, write_weights):
-    runs = [write_weights("a").parent, write_weights("b", gate="elu").parent]
-    argv = ("ablation", "--runs", *runs, "--data", photos, "--noise", "mixture")
-    code, printed, _ = run(*argv)
-    assert code == 0
-    assert "Difference to 1a" in printed
-    assert "1d IGM -> ELU" in printed
-    assert "| 1d IGM -> ELU |" in (tmp_path / "out" / "ablation.md").read_text()
-    assert json.loads((tmp_path / "out" / "ablation.json").read_text())["scores"]
-
-
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -81,7 +70,7 @@ def test_ablation_runs_become_a_table(run, photos, tmp_path, write_weights):
         (["table", "--data", "{photos}", "--weights", "x"], "there are no weights 'x'"),
         (["table", "--data", "{photos}", "--weights", "{photos}"], "is it finished"),
         (["table", "--pairs", "{photos}"], "no pairs in"),
-        (["ablation", "--runs", "sevnet_s"], "give --data one folder"),
+        (["study"], "eval.py study is python -m studies.ablation.report now"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(run, photos, tmp_path, argv, words):

@@ -10,8 +10,8 @@ from PIL import Image
 
 from eval import main
 from sevnet_jax.evaluation import translation
-from sevnet_jax.inference.weights import load_weights, save_weights
 from sevnet_jax.models import create_model
+from sevnet_jax.weights import load_weights, save_weights
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 import sevnet_jax
-from sevnet_jax.inference import command, images
+from sevnet_jax import images
+from sevnet_jax.inference import command
 from sevnet_jax.inference.denoiser import TRANSLATOR, Denoiser
 
 
@@ -111,7 +112,7 @@ def test_wrong_arguments_are_one_line(argv, photo, capsys):
 
 def test_out_is_a_file_or_a_folder(run, photo, tmp_path):
     assert run(photo, "-o", tmp_path / "b.tif")[0] == 0
-    assert images.read(tmp_path / "b.tif", 10**6).pixels.shape == (9, 13, 3)
+    assert images.read_picture(tmp_path / "b.tif", 10**6).pixels.shape == (9, 13, 3)
     assert run(photo, "-o", tmp_path / "new" / "folder")[0] == 0
     assert (tmp_path / "new" / "folder" / "photo.png").exists()
 

@@ -6,7 +6,7 @@ import pytest
 
 from sevnet_jax import create_model
 from sevnet_jax.inference.denoiser import Denoiser
-from sevnet_jax.inference.weights import load_weights, save_weights
+from sevnet_jax.weights import load_weights, save_weights
 
 LN_GELU = {
     "name": "sevnet_s",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sevnet_jax.models import ops
-from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
+from sevnet_jax.models.cpu.pixel_shuffle import depth_to_space, space_to_depth
 
 
 def convolve_plainly(x, kernel, stride):

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sevnet_jax import create_model, equivariance, list_models
-from sevnet_jax.evaluation import chance
-from sevnet_jax.models import ABLATIONS, layers, ops
-from sevnet_jax.models.pixel_shuffle import depth_to_space, space_to_depth
+from sevnet_jax.models import layers, ops
+from sevnet_jax.models.cpu.pixel_shuffle import depth_to_space, space_to_depth
+from studies.ablation import chance
+from studies.ablation.rows import ABLATIONS
 
 every_preset = pytest.mark.parametrize("name", list_models())
 KEEPS_THE_LAW = ABLATIONS.keys() & {*chance.HOMOGENEOUS}

@@ -1,35 +1,64 @@
-"""Runs of train.py in processes of their own."""
+"""Runs of train.py, in this process or in others."""
 
+import contextlib
+import io
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
+import numpy as np
 import pytest
+from PIL import Image
+
+from sevnet_jax.training import command
 
 TINY = (
     "--config.model.width=4",
     "--config.model.blocks=(1,)",
-    "--config.batch_size=8",
-    "--config.patch_size=16",
-    "--config.validation_size=16",
-    "--config.validation_images=1",
+    "--config.data.batch_size=8",
+    "--config.data.patch_size=16",
+    "--config.watch.size=16",
+    "--config.watch.images=1",
 )
 
 
 @pytest.fixture(autouse=True)
-def _standard_promotion():
-    """Optax mixes types; our own models are strict, see tests/models."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+def _training_promotion(_standard_promotion):
+    """For every test of training."""
 
 
 @pytest.fixture(scope="session")
-def start_training(project, tmp_path_factory) -> Callable[..., subprocess.Popen]:
-    """A function (workdir, *flags, devices=1) that starts train.py on few pixels."""
-    photos = _draw_photos(tmp_path_factory.mktemp("photos"))
+def small_photos(tmp_path_factory) -> Path:
+    """A folder with four images that have edges, textures and slopes."""
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for index in range(4):
+        coarse = rng.integers(0, 256, (6, 6, 3), np.uint8)
+        Image.fromarray(coarse).resize((48, 48)).save(folder / f"{index}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def list_flags(small_photos) -> Callable[..., list[str]]:
+    """A function (workdir, *flags) -> the arguments of a training on few pixels."""
+
+    def build(workdir: Path, *flags: str) -> list[str]:
+        return [
+            *("--config", "configs/smoke.py", "--workdir", str(workdir)),
+            f"--config.data.source={small_photos}",
+            f"--config.watch.source={small_photos}",
+            *(*TINY, *flags),
+        ]
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def start_training(project, list_flags) -> Callable[..., subprocess.Popen]:
+    """A function (workdir, *flags, devices=1) that starts train.py in a process."""
 
     def start(workdir: Path, *flags: str, devices=1, program=("train.py",), wrapper=()):
         environment = {
@@ -40,14 +69,8 @@ def start_training(project, tmp_path_factory) -> Callable[..., subprocess.Popen]
             "PYTHONPATH": str(project),
         }
         environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # JAX has set it for this process
-        command = [
-            *(*wrapper, sys.executable, *program),
-            *("--config", "configs/smoke.py", "--workdir", str(workdir)),
-            *(f"--config.source={photos}", f"--config.validation_source={photos}"),
-            *(*TINY, *flags),
-        ]
         return subprocess.Popen(
-            command,
+            [*wrapper, sys.executable, *program, *list_flags(workdir, *flags)],
             cwd=project,
             env=environment,
             stdout=subprocess.PIPE,
@@ -59,7 +82,7 @@ def start_training(project, tmp_path_factory) -> Callable[..., subprocess.Popen]
 
 
 @pytest.fixture(scope="session")
-def run_training(start_training) -> Callable[..., tuple[int, str]]:
+def run_elsewhere(start_training) -> Callable[..., tuple[int, str]]:
     """As `start_training`, but waits; returns the exit code and what was printed."""
 
     def run(*args, **kwargs) -> tuple[int, str]:
@@ -70,13 +93,23 @@ def run_training(start_training) -> Callable[..., tuple[int, str]]:
     return run
 
 
-def _draw_photos(folder: Path) -> Path:
-    """Writes images that are quick to make and have edges, textures and slopes."""
-    import numpy as np
-    from PIL import Image
+@pytest.fixture
+def run_training(project, list_flags, monkeypatch) -> Callable[..., tuple[int, str]]:
+    """A function (workdir, *flags) that trains in this process, as train.py would."""
+    monkeypatch.chdir(project)
 
-    rng = np.random.default_rng(0)
-    for index in range(4):
-        coarse = rng.integers(0, 256, (6, 6, 3), np.uint8)
-        Image.fromarray(coarse).resize((48, 48)).save(folder / f"{index}.png")
-    return folder
+    def run(workdir: Path, *flags: str) -> tuple[int, str]:
+        printed = io.StringIO()
+        handlers, level = logging.root.handlers[:], logging.root.level
+        try:
+            with (
+                contextlib.redirect_stderr(printed),
+                contextlib.redirect_stdout(printed),
+            ):
+                code = command.main(list_flags(workdir, *flags))
+        finally:
+            logging.root.handlers[:] = handlers
+            logging.root.setLevel(level)
+        return code, printed.getvalue()
+
+    return run

@@ -10,7 +10,7 @@ import pytest
 
 from sevnet_jax.training import checkpoint
 from sevnet_jax.training.checkpoint import Checkpoints, find_fault, list_steps
-from sevnet_jax.training.state import TrainState, empty_tally
+from sevnet_jax.training.step import TrainState, empty_tally
 
 
 def make_state(step: int) -> TrainState:

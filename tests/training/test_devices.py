@@ -12,13 +12,17 @@ from safetensors.numpy import load_file
 from sevnet_jax.training.checkpoint import list_steps
 from sevnet_jax.training.logs import read_metrics
 
-LENGTH = ("--config.steps=6", "--config.log_every=1", "--config.checkpoint_every=3")
+LENGTH = (
+    "--config.steps=6",
+    "--config.watch.log_every=1",
+    "--config.watch.checkpoint_every=3",
+)
 
 
 @pytest.fixture(scope="module")
-def alone(run_training, tmp_path_factory):
+def alone(run_elsewhere, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("alone") / "run"
-    code, output = run_training(workdir, *LENGTH)
+    code, output = run_elsewhere(workdir, *LENGTH)
     assert code == 0, output
     return workdir
 
@@ -53,8 +57,8 @@ def start_two(start_training, workdir, *flags, second=()):
     ]
 
 
-def test_eight_devices_train_as_one(run_training, alone, tmp_path):
-    code, output = run_training(tmp_path, *LENGTH, devices=8)
+def test_eight_devices_train_as_one(run_elsewhere, alone, tmp_path):
+    code, output = run_elsewhere(tmp_path, *LENGTH, devices=8)
     assert code == 0, output
     assert "training on 8 devices" in output
     assert_same_training(alone, tmp_path)
@@ -73,8 +77,8 @@ def test_two_processes_train_as_one(start_training, alone, tmp_path):
     assert_same_training(alone, tmp_path)
 
 
-def test_a_batch_that_cannot_be_dealt_is_one_line(run_training, tmp_path):
-    code, output = run_training(tmp_path, "--config.batch_size=6", devices=4)
+def test_a_batch_that_cannot_be_dealt_is_one_line(run_elsewhere, tmp_path):
+    code, output = run_elsewhere(tmp_path, "--config.data.batch_size=6", devices=4)
     assert code == 2
     assert output.strip() == (
         "train.py: batch_size 6 cannot be dealt to 4 devices; choose a multiple of 4"
@@ -83,7 +87,7 @@ def test_a_batch_that_cannot_be_dealt_is_one_line(run_training, tmp_path):
 
 
 def test_two_processes_stop_and_go_on_together(start_training, tmp_path):
-    flags = ("--config.steps=100000", "--config.log_every=1")
+    flags = ("--config.steps=100000", "--config.watch.log_every=1")
     processes = start_two(start_training, tmp_path, *flags)
     while len(read_metrics(tmp_path)) < 3:
         assert processes[0].poll() is None, processes[0].communicate()
@@ -92,7 +96,11 @@ def test_two_processes_stop_and_go_on_together(start_training, tmp_path):
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert [p.returncode for p in processes] == [0, 0], "\n".join(outputs)
     (step,) = list_steps(tmp_path / "checkpoints")[-1:]
-    flags = (f"--config.steps={step + 2}", "--config.log_every=1", "--accept_changes")
+    flags = (
+        f"--config.steps={step + 2}",
+        "--config.watch.log_every=1",
+        "--accept_changes",
+    )
     processes = start_two(start_training, tmp_path, *flags)
     outputs = [process.communicate(timeout=100)[0] for process in processes]
     assert [p.returncode for p in processes] == [0, 0], "\n".join(outputs)
@@ -100,7 +108,7 @@ def test_two_processes_stop_and_go_on_together(start_training, tmp_path):
 
 
 def test_one_process_that_fails_ends_both(start_training, tmp_path):
-    bad = ("--config.source=/no/such/photos",)
+    bad = ("--config.data.source=/no/such/photos",)
     processes = start_two(start_training, tmp_path, *LENGTH, second=bad)
     outputs = [process.communicate(timeout=100)[0] for process in processes]
     assert processes[1].returncode == 2, outputs

@@ -7,13 +7,12 @@ from jax import export
 from sevnet_jax.training import parallel
 from sevnet_jax.training.objective import Objective
 from sevnet_jax.training.recipe import from_mapping, make_config
-from sevnet_jax.training.state import create_state
-from sevnet_jax.training.step import make_step
+from sevnet_jax.training.step import create_state, make_step
 
 
 @pytest.mark.parametrize("preset", ["sevnet", "sevnet_s"])
 def test_the_train_step_lowers_for_accelerators(preset):
-    recipe = from_mapping(make_config(preset, batch_size=4, patch_size=64))
+    recipe = from_mapping(make_config(preset, data={"batch_size": 4, "patch_size": 64}))
     objective = Objective(recipe)
     state = jax.eval_shape(lambda: create_state(objective.model, recipe))
     image = jax.ShapeDtypeStruct((4, 64, 64, 3), "float32")

@@ -3,29 +3,39 @@ import dataclasses
 import pytest
 
 from sevnet_jax.config import load_config
-from sevnet_jax.models import ABLATIONS
-from sevnet_jax.training.recipe import Recipe, from_mapping, make_config, to_config
+from sevnet_jax.training.recipe import (
+    SECTIONS,
+    Recipe,
+    from_mapping,
+    make_config,
+    to_config,
+)
+from studies.ablation.rows import ABLATIONS
 
 PAPER = {  # SPEC section 5
-    "batch_size": 4,
-    "patch_size": 128,
-    "noise": "gaussian:5-20",
-    "steps": 200_000,
-    "learning_rate": 2e-4,
-    "schedule": "step",
-    "decay_every": 0.2,
-    "decay_factor": 0.5,
-    "b1": 0.9,
-    "b2": 0.999,
-    "loss": "l1",
-    "clip": False,
+    "data": {
+        "batch_size": 4,
+        "patch_size": 128,
+        "noise": "gaussian:5-20",
+        "clip": False,
+    },
+    "optimizer": {
+        "learning_rate": 2e-4,
+        "schedule": "step",
+        "decay_every": 0.2,
+        "decay_factor": 0.5,
+        "b1": 0.9,
+        "b2": 0.999,
+    },
 }
 
 
 @pytest.mark.parametrize("name", ["sevnet", "sevnet_lw", "unet_relu"])
 def test_presets_follow_the_paper(project, name):
     config = load_config(str(project / f"configs/{name}.py"))
-    assert {key: config[key] for key in PAPER} == PAPER
+    for section, values in PAPER.items():
+        assert {key: config[section][key] for key in values} == values
+    assert (config.steps, config.loss) == (200_000, "l1")
     assert config.model.name == name
 
 
@@ -56,29 +66,46 @@ def test_config_and_recipe_are_the_same():
 
 
 def test_unknown_key_is_named_with_its_neighbour():
-    with pytest.raises(ValueError, match="'bach_size'; did you mean batch_size"):
-        make_config("sevnet_s", bach_size=8)
+    with pytest.raises(ValueError, match=r"'stps'; did you mean steps"):
+        make_config("sevnet_s", stps=8)
+    with pytest.raises(ValueError, match=r"'data.bach_size'; did you mean data.batch"):
+        make_config("sevnet_s", data={"bach_size": 8})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("batch_size", "data.batch_size"),
+        ("learning_rate", "optimizer.learning_rate"),
+        ("validation_size", "watch.size"),
+        ("validation_every", "watch.validate_every"),
+    ],
+)
+def test_flat_keys_are_answered_with_their_new_names(old, new):
+    with pytest.raises(ValueError, match=f"unknown key '{old}'; it is {new} now"):
+        make_config("sevnet_s", **{old: 8})
 
 
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be 1 or more, got 0"),
-        ({"batch_size": "8"}, "batch_size must be like 4"),
-        ({"clip": 1}, "clip must be like False"),
+        ({"data": {"batch_size": 0}}, r"data.batch_size must be 1..1048576, got 0"),
+        ({"data": {"batch_size": "8"}}, "data.batch_size must be like 4"),
+        ({"data": {"clip": 1}}, "data.clip must be like False"),
+        ({"data": {"noise": "salt"}}, "noise 'salt' is not known"),
+        ({"data": 3}, "data is a mapping, got 3"),
         ({"steps": True}, "steps must be like"),
-        ({"learning_rate": -1.0}, "learning_rate must be positive"),
-        ({"learning_rate": float("nan")}, "learning_rate must be positive"),
-        ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1"),
-        ({"decay_every": 0.0}, "decay_every must be above 0"),
-        ({"schedule": "linear"}, "unknown schedule 'linear'; choose from step"),
+        ({"seed": -1}, "seed must be 0.."),
+        ({"optimizer": {"learning_rate": -1.0}}, "learning_rate must be positive"),
+        ({"optimizer": {"ema_decay": 1.0}}, "ema_decay must be at least 0 and below 1"),
+        ({"optimizer": {"decay_every": 0.0}}, "decay_every must be above 0"),
+        ({"optimizer": {"schedule": "linear"}}, "unknown schedule 'linear'; choose"),
+        ({"optimizer": {"accumulation": 3}}, "multiple of optimizer.accumulation 3"),
         ({"loss": "l3"}, "unknown loss 'l3'; choose from l1"),
-        ({"noise": "salt"}, "noise 'salt' is not known"),
-        ({"validation_noises": ("pepper",)}, "noise 'pepper' is not known"),
-        ({"validation_noises": ()}, "validation_noises must name one"),
-        ({"validation_noises": (1,)}, "validation_noises must be like"),
-        ({"validation_size": 10}, "validation_size must be >= 11"),
-        ({"accumulation": 3}, "not a multiple of accumulation 3"),
+        ({"watch": {"noises": ("pepper",)}}, "noise 'pepper' is not known"),
+        ({"watch": {"noises": ()}}, "watch.noises must name one"),
+        ({"watch": {"noises": (1,)}}, "watch.noises must be like"),
+        ({"watch": {"size": 10}}, "watch.size must be >= 11"),
     ],
 )
 def test_wrong_values_are_named(keys, message):
@@ -99,11 +126,18 @@ def test_what_is_no_config_is_refused(config, message):
         from_mapping(config)
 
 
-def test_every_number_is_checked():
+@pytest.mark.parametrize("section", ["", *SECTIONS])
+def test_every_number_is_checked(section):
     """No field can be set to NaN unnoticed."""
-    for field in dataclasses.fields(Recipe):
+    for field in dataclasses.fields(SECTIONS.get(section, Recipe)):
         if isinstance(field.default, float):
-            if field.name == "downscale_probability":
-                continue  # checked by the pipeline's own config
+            keys = {field.name: float("nan")}
             with pytest.raises(ValueError, match=field.name):
-                make_config("sevnet_s", **{field.name: float("nan")})
+                make_config("sevnet_s", **({section: keys} if section else keys))
+
+
+def test_each_default_is_said_once():
+    """A key of the recipe stands in one section only."""
+    names = [f.name for kind in (Recipe, *SECTIONS.values())
+             for f in dataclasses.fields(kind) if f.name != "source"]  # fmt: skip
+    assert len(names) == len(set(names))

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sevnet_jax.inference.weights import load_weights
 from sevnet_jax.training.export import load_start
 from sevnet_jax.training.loop import train
-from sevnet_jax.training.recipe import Recipe
+from sevnet_jax.training.recipe import Data, Optimizer, Recipe, Watch
+from sevnet_jax.weights import load_weights
 
 
 @pytest.fixture
@@ -20,13 +20,9 @@ def recipe(tmp_path, rng):
     Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(photos / "a.png")
     return Recipe(
         model={"name": "sevnet_s", "width": 4, "blocks": (1,)},
-        source=str(photos),
-        batch_size=1,
-        patch_size=16,
+        data=Data(source=str(photos), batch_size=1, patch_size=16),
+        watch=Watch(source=str(photos), images=1, size=16),
         steps=1,
-        validation_source=str(photos),
-        validation_images=1,
-        validation_size=16,
     )
 
 
@@ -35,7 +31,10 @@ def test_a_run_goes_on_from_the_weights_of_another(recipe, tmp_path):
     file = tmp_path / "first" / "weights.safetensors"
     first = load_weights(file)
     again = dataclasses.replace(
-        recipe, init_weights=str(file), seed=5, learning_rate=1e-9, ema_decay=0.0
+        recipe,
+        init_weights=str(file),
+        seed=5,
+        optimizer=Optimizer(learning_rate=1e-9, ema_decay=0.0),
     )
     train(again, tmp_path / "second")
     second = load_weights(tmp_path / "second" / "weights.safetensors")

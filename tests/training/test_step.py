@@ -12,26 +12,31 @@ import pytest
 from sevnet_jax.training import parallel
 from sevnet_jax.training.objective import Objective
 from sevnet_jax.training.recipe import from_mapping, make_config
-from sevnet_jax.training.state import create_state
-from sevnet_jax.training.step import make_step
+from sevnet_jax.training.step import create_state, make_step
 
 RECIPE = from_mapping(
     make_config(
         "sevnet_s",
         {"width": 4, "blocks": (1,)},
-        batch_size=4,
-        patch_size=8,
+        data={"batch_size": 4, "patch_size": 8},
+        optimizer={
+            "learning_rate": 1e-3,
+            "schedule": "constant",
+            "ema_decay": 0.99,
+        },
         steps=100,
-        learning_rate=1e-3,
-        schedule="constant",
-        ema_decay=0.99,
     )
 )
 
 
+def change(**fields):
+    optimizer = dataclasses.replace(RECIPE.optimizer, **fields)
+    return dataclasses.replace(RECIPE, optimizer=optimizer)
+
+
 def build(recipe=RECIPE):
     objective = Objective(recipe)
-    mesh = parallel.make_mesh(recipe.batch_size, recipe.accumulation)
+    mesh = parallel.make_mesh(4, recipe.optimizer.accumulation)
     return objective, make_step(objective.loss, recipe, mesh)
 
 
@@ -106,8 +111,7 @@ def test_a_step_that_is_not_finite_changes_only_the_counters(state, batch, bad):
 
 def test_params_that_overflow_are_refused(state, batch):
     """A finite gradient can still make an infinite step."""
-    recipe = dataclasses.replace(RECIPE, learning_rate=3e38)
-    _, step = build(recipe)
+    _, step = build(change(learning_rate=3e38))
     before = copy(state.params)
     after, report = step(state, batch, None)
     assert jnp.isfinite(report["loss"])
@@ -117,7 +121,7 @@ def test_params_that_overflow_are_refused(state, batch):
 
 def test_accumulation_gives_the_same_step(state, batch):
     _, whole = build()
-    _, in_parts = build(dataclasses.replace(RECIPE, accumulation=4))
+    _, in_parts = build(change(accumulation=4))
     first, report = whole(copy(state), batch, None)
     second, report_in_parts = in_parts(copy(state), batch, None)
     np.testing.assert_allclose(report["loss"], report_in_parts["loss"], rtol=1e-6)
@@ -126,8 +130,8 @@ def test_accumulation_gives_the_same_step(state, batch):
 
 def test_the_second_order_network_is_stopped(batch):
     """The product without its scaling grows as the square: far inputs overflow."""
-    config = make_config("sevnet_s", {"width": 4, "gate": "igm_unscaled"})
-    recipe = dataclasses.replace(from_mapping(config), batch_size=4, patch_size=8)
+    model = {**RECIPE.model, "gate": "igm_unscaled"}
+    recipe = dataclasses.replace(RECIPE, model=model)
     _, step = build(recipe)
     state = create_state(Objective(recipe).model, recipe)
     huge = jax.tree.map(lambda a: a * np.float32(2**20), batch)

@@ -20,11 +20,11 @@ from sevnet_jax.training.logs import read_metrics
     [
         (["--config.batch_sise=8"], ["batch_sise", "batch_size"]),
         (["--config.model.widht=8"], ["widht", "width"]),
-        (["--config.batch_size=many"], ["batch_size", "many"]),
-        (["--config.batch_size=0"], ["batch_size must be 1 or more, got 0"]),
+        (["--config.data.batch_size=many"], ["batch_size", "many"]),
+        (["--config.data.batch_size=0"], ["batch_size must be 1..1048576, got 0"]),
         (["--config.loss=l3"], ["unknown loss 'l3'", "charbonnier"]),
-        (["--config.source=/no/such/photos"], ["no folder '/no/such/photos'"]),
-        (["--config.validation_source=/none"], ["no folder '/none'"]),
+        (["--config.data.source=/no/such/photos"], ["no folder '/no/such/photos'"]),
+        (["--config.watch.source=/none"], ["no folder '/none'"]),
         (["--config=configs/none.py"], ["configs/none.py"]),
         (["--workdri=x"], ["workdri", "workdir"]),
         (["extra"], ["unknown argument 'extra'"]),
@@ -69,7 +69,11 @@ def test_an_unwritable_workdir_is_one_line(run_training, tmp_path):
 
 def test_epochs_become_steps(run_training, tmp_path):
     """Four photos in batches of two are two steps an epoch."""
-    flags = ["--config.epochs=3", "--config.batch_size=2", "--config.log_every=1"]
+    flags = [
+        "--config.epochs=3",
+        "--config.data.batch_size=2",
+        "--config.watch.log_every=1",
+    ]
     code, output = run_training(tmp_path, *flags, "--config.loss=charbonnier")
     assert code == 0, output
     assert [r["step"] for r in read_metrics(tmp_path) if r["kind"] == "train"] == [
@@ -85,9 +89,9 @@ def test_divergence_ends_a_run_with_the_last_good_state(run_training, tmp_path):
     code, output = run_training(
         tmp_path,
         "--config.model.gate=igm_unscaled",
-        "--config.learning_rate=1e8",
-        "--config.schedule=constant",
-        "--config.max_skipped=3",
+        "--config.optimizer.learning_rate=1e8",
+        "--config.optimizer.schedule=constant",
+        "--config.optimizer.max_skipped=3",
     )
     assert code == 3, output
     assert "step 2: the loss or its gradient is not finite; skipped (1 in" in output
@@ -102,7 +106,7 @@ def test_bfloat16_and_remat_train(run_training, tmp_path):
         tmp_path,
         "--config.model.dtype=bfloat16",
         "--config.model.remat=True",
-        "--config.accumulation=2",
+        "--config.optimizer.accumulation=2",
         "--config.steps=4",
     )
     assert code == 0, output
@@ -139,8 +143,8 @@ def test_data_that_goes_away_is_one_line_and_nothing_lost(start_training, tmp_pa
         Image.fromarray(noise).save(photos / f"{index}.png")
     process = start_training(
         tmp_path / "run",
-        *(f"--config.source={photos}", "--config.cache_bytes=0"),
-        *("--config.steps=100000", "--config.log_every=1"),
+        *(f"--config.data.source={photos}", "--config.data.cache_bytes=0"),
+        *("--config.steps=100000", "--config.watch.log_every=1"),
     )
     while not (tmp_path / "run" / "metrics.jsonl").exists() or not read_metrics(
         tmp_path / "run"

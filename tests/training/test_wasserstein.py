@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sevnet_jax.training import wasserstein
+from sevnet_jax.training import losses
 
 SHAPE = (2, 8, 6, 3)
 
@@ -18,7 +18,7 @@ def pair(rng):
 
 def test_distance_is_scipys(pair):
     a, b = pair
-    found = wasserstein.distance(a, 2 * b + 1)
+    found = losses.wasserstein(a, 2 * b + 1)
     for channel in range(3):
         expected = stats.wasserstein_distance(
             a[..., channel].ravel(), (2 * b + 1)[..., channel].ravel()
@@ -29,17 +29,17 @@ def test_distance_is_scipys(pair):
 def test_distance_does_not_see_the_order(pair, rng):
     a, _ = pair
     shuffled = rng.permuted(a, axis=1)
-    np.testing.assert_array_equal(wasserstein.distance(a, shuffled), 0)
+    np.testing.assert_array_equal(losses.wasserstein(a, shuffled), 0)
 
 
 def test_spectrum_is_numpys(pair):
     expected = np.abs(np.fft.fft2(pair[0], axes=(1, 2)))
-    np.testing.assert_allclose(wasserstein.spectrum(pair[0]), expected, rtol=1e-4)
+    np.testing.assert_allclose(losses.spectrum(pair[0]), expected, rtol=1e-4)
 
 
 def test_the_ideal_has_the_errors_mean_and_deviation(rng):
     error = (0.3 + 0.1 * rng.uniform(size=(4, 64, 64, 3))).astype(np.float32)
-    ideal = wasserstein.gaussian_like(error, jax.random.key(0))
+    ideal = losses.gaussian_like(error, jax.random.key(0))
     assert float(ideal.mean()) == pytest.approx(float(error.mean()), abs=1e-3)
     assert float(ideal.std()) == pytest.approx(float(error.std()), rel=0.02)
 
@@ -50,7 +50,7 @@ def test_statistics_of_the_ideal_are_part_of_the_gradient(pair):
     error = jnp.asarray(pair[0])
 
     def ideal(shift, factor):
-        return wasserstein.gaussian_like(factor * error + shift, key)
+        return losses.gaussian_like(factor * error + shift, key)
 
     by_shift = jax.grad(lambda shift: ideal(shift, 1.0).mean())(0.0)
     by_factor = jax.grad(lambda factor: ideal(0.0, factor).std())(1.0)
@@ -65,10 +65,11 @@ def test_white_gaussian_noise_is_nearer_than_other_noise(rng):
     uniform = rng.uniform(-(3**0.5), 3**0.5, white.shape).astype(np.float32)
     key = jax.random.key(1)
     in_space = [
-        float(wasserstein.from_gaussian(e, key, 0.0)) for e in (white, blurred, uniform)
+        float(losses.distance_from_white(e, key, 0.0))
+        for e in (white, blurred, uniform)
     ]
     both = [
-        float(wasserstein.from_gaussian(e, key, 0.002))
+        float(losses.distance_from_white(e, key, 0.002))
         for e in (white, blurred, uniform)
     ]
     assert in_space[2] > 5 * in_space[0]  # another histogram
@@ -77,16 +78,16 @@ def test_white_gaussian_noise_is_nearer_than_other_noise(rng):
 
 def test_the_distance_is_homogeneous(pair):
     key = jax.random.key(0)
-    once = wasserstein.from_gaussian(pair[0], key, 0.002)
+    once = losses.distance_from_white(pair[0], key, 0.002)
     np.testing.assert_array_equal(
-        wasserstein.from_gaussian(8 * pair[0], key, 0.002), 8 * once
+        losses.distance_from_white(8 * pair[0], key, 0.002), 8 * once
     )
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5])
 def test_gradients_are_finite_at_ties(value):
     constant = jnp.full(SHAPE, value)
-    slope = jax.grad(lambda e: wasserstein.from_gaussian(e, jax.random.key(0), 0.002))(
+    slope = jax.grad(lambda e: losses.distance_from_white(e, jax.random.key(0), 0.002))(
         constant
     )
     assert np.isfinite(slope).all()
@@ -94,4 +95,4 @@ def test_gradients_are_finite_at_ties(value):
 
 def test_shapes_must_agree(pair):
     with pytest.raises(ValueError, match="shapes differ"):
-        wasserstein.distance(pair[0], pair[1][:1])
+        losses.wasserstein(pair[0], pair[1][:1])

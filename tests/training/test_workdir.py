@@ -13,8 +13,8 @@ def recipe(**keys):
 
 
 def test_the_resolved_config_is_saved(tmp_path):
-    with claim(tmp_path / "new" / "run", recipe(steps=7)):
-        save_config(tmp_path / "new" / "run", recipe(steps=7))
+    with claim(tmp_path / "new" / "run", recipe(steps=7), {}):
+        save_config(tmp_path / "new" / "run", recipe(steps=7), {})
         saved = json.loads((tmp_path / "new" / "run" / "config.json").read_text())
     assert saved["steps"] == 7
     assert saved["model"]["width"] == 48
@@ -25,7 +25,7 @@ def test_a_foreign_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("dear")
     with (
         pytest.raises(ValueError, match="holds other things"),
-        claim(tmp_path, recipe()),
+        claim(tmp_path, recipe(), {}),
     ):
         pass
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
@@ -35,36 +35,36 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(ValueError, match="is a file"),
-        claim(tmp_path / "file", recipe()),
+        claim(tmp_path / "file", recipe(), {}),
     ):
         pass
 
 
 def test_the_second_run_is_refused(tmp_path):
     with (
-        claim(tmp_path, recipe()),
+        claim(tmp_path, recipe(), {}),
         pytest.raises(ValueError, match="another run uses"),
-        claim(tmp_path, recipe()),
+        claim(tmp_path, recipe(), {}),
     ):
         pass
-    with claim(tmp_path, recipe()):
+    with claim(tmp_path, recipe(), {}):
         pass  # and after the first has ended, not
 
 
 def test_another_config_is_refused_with_its_fields(tmp_path):
-    with claim(tmp_path, recipe(steps=7)):
-        save_config(tmp_path, recipe(steps=7))
+    with claim(tmp_path, recipe(steps=7), {}):
+        save_config(tmp_path, recipe(steps=7), {})
     other = recipe(steps=8, model={"width": 16})
     with (
         pytest.raises(ValueError, match="steps was 7, now 8") as caught,
-        claim(tmp_path, other),
+        claim(tmp_path, other, {}),
     ):
         pass
     assert "model.width was 48, now 16" in str(caught.value)
     assert "loss" not in str(caught.value)
     saved = json.loads((tmp_path / "config.json").read_text())
     assert saved["steps"] == 7
-    with claim(tmp_path, other, accept_changes=True):
+    with claim(tmp_path, other, {}, accept_changes=True):
         pass  # whoever has made sure that it can go on saves it
     assert json.loads((tmp_path / "config.json").read_text())["steps"] == 7
 
@@ -76,12 +76,22 @@ def test_a_config_that_is_not_ours_is_refused(tmp_path, text, accept):
     message = "is unreadable|is not of a run"
     with (
         pytest.raises(ValueError, match=message),
-        claim(tmp_path, recipe(), accept_changes=accept),
+        claim(tmp_path, recipe(), {}, accept_changes=accept),
     ):
         pass
 
 
 def test_what_a_kill_leaves_is_not_foreign(tmp_path):
     (tmp_path / ".config-abc.json").write_text("{")
-    with claim(tmp_path, recipe()):
+    with claim(tmp_path, recipe(), {}):
+        pass
+
+
+def test_other_weights_under_the_same_name_are_noticed(tmp_path):
+    with claim(tmp_path, recipe(), {"init_weights": "abc"}):
+        save_config(tmp_path, recipe(), {"init_weights": "abc"})
+    with (
+        pytest.raises(ValueError, match=r"sha256\.init_weights was 'abc', now 'def'"),
+        claim(tmp_path, recipe(), {"init_weights": "def"}),
+    ):
         pass

@@ -1,1 +1,76 @@
-"""The commands of eval.py: each module has HELP, add_arguments(parser), run(args)."""
+"""`eval.py`: each command is a module with HELP, add_arguments(parser), run(args)."""
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+
+from sevnet_jax.config import load_parts
+from sevnet_jax.runtime import use_compilation_cache
+
+DESCRIPTION = "Scores and studies networks and noise; COMMAND --help says more."
+COMMANDS = (
+    "table",
+    "compare",
+    "curve",
+    "features",
+    "translation",
+    "equivariance",
+    "complexity",
+    "noise",
+    "demo",
+)
+MOVED = {
+    "ablation": "python -m studies.ablation.table",
+    "study": "python -m studies.ablation.report",
+}
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything else here does."""
+
+    def error(self, message: str):
+        raise ValueError(f"{message}; see --help")
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = Parser(prog="eval.py", description=DESCRIPTION)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"sevnet_jax.evaluation.commands.{name}")
+        command = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        command.set_defaults(run=module.run)
+        module.add_arguments(command)
+        command.add_argument(
+            "--parts",
+            metavar="FILE",
+            help="a config that defines parts of a network, or noises, to be known",
+        )
+    given = sys.argv[1:] if argv is None else argv
+    if given and given[0] in MOVED:
+        raise ValueError(f"eval.py {given[0]} is {MOVED[given[0]]} now")
+    return parser.parse_args(given)
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        args = parse(argv)
+        logging.basicConfig(format="%(message)s")
+        use_compilation_cache()
+        if args.parts:
+            load_parts(args.parts)
+        return args.run(args)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        print("eval.py:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except MemoryError:
+        print("eval.py: out of memory", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("eval.py: interrupted", file=sys.stderr)
+        return INTERRUPTED

@@ -1,9 +1,12 @@
-"""Arguments that several commands of eval.py share."""
+"""Arguments that several commands of eval.py share, and the file that --json names."""
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 from sevnet_jax.evaluation import methods
+from sevnet_jax.evaluation.report import format_json
+from sevnet_jax.files import check_writable, write_atomically
 
 
 def whole_number(least: int) -> Callable[[str], int]:
@@ -38,9 +41,27 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="M",
         help=f"other methods: {', '.join(methods.METHODS)}, or module:function, which "
-        "takes and returns float32 [H, W, 3]",
+        "takes and returns float32 [H, W, C]",
+    )
+
+
+def add_grey(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--grey",
+        action="store_true",
+        help="score the luminance of the images (so always for weights of 1 channel)",
     )
 
 
 def open_methods(args: argparse.Namespace) -> list[methods.Method]:
     return methods.open_methods(args.weights, args.method, args.translator)
+
+
+def check_json(path: str | None) -> None:
+    """Raises ValueError, before any work is done, if no file can be written there."""
+    if path is not None:
+        check_writable(path, "JSON file")
+
+
+def write_json(path: str, content: Any) -> None:
+    write_atomically(path, lambda part: part.write_text(format_json(content)))

@@ -1,19 +1,80 @@
-"""eval.py demo."""
+"""eval.py demo: the bundled samples restored, their scores, and one picture."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 import sevnet_jax
-from sevnet_jax.evaluation import demo, report
+from sevnet_jax import images, metrics
+from sevnet_jax.evaluation import report, sheet
+from sevnet_jax.evaluation.report import format_table
+from sevnet_jax.evaluation.sheet import Panel
 from sevnet_jax.inference.denoiser import TRANSLATOR
 
 HELP = "restores the bundled samples and writes a picture of them"
+NOISY = "_noisy_"  # NAME_noisy_LAW.png beside NAME_clean.png
+CAMERA = "isp"  # the noise that a translator is for
+
+
+def find_samples(folder: Path) -> list[tuple[str, str, Path, Path]]:
+    """Returns name, noise, noisy and clean file of each sample."""
+    found = []
+    for noisy in sorted(folder.glob(f"*{NOISY}*.png")):
+        name, law = noisy.stem.split(NOISY)
+        clean = folder / f"{name}_clean.png"
+        if not clean.is_file():
+            raise ValueError(f"{noisy} has no {clean.name} beside it")
+        found.append((name, law.replace("-", ":"), noisy, clean))
+    if not found:
+        raise ValueError(f"no samples in {str(folder)!r}")
+    return found
+
+
+def restore_samples(
+    denoise: Callable[[np.ndarray], np.ndarray],
+    denoise_real: Callable[[np.ndarray], np.ndarray],
+    folder: Path,
+    out: Path,
+) -> str:
+    """Writes the picture, returns the table."""
+    rows, pictures = [], []
+    for name, law, noisy_file, clean_file in find_samples(folder):
+        noisy, clean = (
+            images.to_channels(images.read_named_pixels(path), 3)
+            for path in (noisy_file, clean_file)
+        )
+        restored = (denoise_real if law == CAMERA else denoise)(noisy)
+        before, after = (metrics.psnr(image, clean) for image in (noisy, restored))
+        ssims = (metrics.ssim(image, clean) for image in (noisy, restored))
+        rows.append(
+            [name, law, f"{before:.2f}", f"{after:.2f}", *(f"{s:.3f}" for s in ssims)]
+        )
+        pictures.append((law, before, after, noisy, restored))
+    draw(pictures, out)
+    header = [
+        "sample",
+        "noise",
+        "noisy dB",
+        "restored dB",
+        "noisy SSIM",
+        "restored SSIM",
+    ]
+    return format_table(header, rows)
+
+
+def draw(pictures: list[tuple], out: Path) -> None:
+    """Writes a column for each sample: noisy above, restored below."""
+    above = [Panel(f"{law}, {before:.1f} dB", n) for law, before, _, n, _ in pictures]
+    below = [Panel(f"restored, {after:.1f} dB", r) for _, _, after, _, r in pictures]
+    sheet.draw([above, below], out)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", default="samples", help="their folder (samples)")
     parser.add_argument("--weights", help="a file; without: the bundled ones")
-    parser.add_argument("--out", default="runs/demo.png", help="the picture")
+    parser.add_argument("--out", default="runs/png", help="the picture")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,8 +82,9 @@ def run(args: argparse.Namespace) -> int:
     denoise = denoise_real = sevnet_jax.load(args.weights)
     if not args.weights:  # the translator is trained for the bundled ones
         denoise_real = sevnet_jax.load(translator=TRANSLATOR)
-        print(f"{demo.CAMERA}, a camera's noise, is restored with --real's translator.")
+        print(f"{CAMERA}, a camera's noise, is restored with --real's translator.")
     print("Protocol rgb8:")
-    print(demo.run(denoise, denoise_real, Path(args.samples), Path(args.out)))
+    folder, out = Path(args.samples), Path(args.out)
+    print(restore_samples(denoise, denoise_real, folder, out))
     print(f"picture: {args.out}")
     return 0

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sevnet_jax.data import noise
-from sevnet_jax.evaluation import protocol, report, runner, scenes, tables
+from sevnet_jax.evaluation import methods, protocol, report, runs, scenes, tables
 from sevnet_jax.evaluation.commands import arguments
 
 HELP = "mean PSNR and SSIM of weights and methods on image sets, beside the paper's"
@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders as NOISY,REFERENCE",
     )
     arguments.add_methods(parser)
+    arguments.add_grey(parser)
     parser.add_argument(
         "--paper",
         choices=tables.PAPER_ROWS,
@@ -53,14 +54,15 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = [
-        *(s for d in args.data for s in find_scenes(args, d)),
-        *(s for p in args.pairs for s in scenes.from_pairs(p, args.limit)),
-    ]
-    if not found:
+    if not args.data and not args.pairs:
         raise ValueError("give --data FOLDER of clean images, or --pairs FOLDER")
-    methods = arguments.open_methods(args)
-    result = runner.run(found, methods, Path(args.out), args.seed)
+    opened = arguments.open_methods(args)
+    channels = methods.find_channels(opened, args.grey)
+    found = [
+        *(s for d in args.data for s in find_scenes(args, d, channels)),
+        *(s for p in args.pairs for s in scenes.from_pairs(p, args.limit, channels)),
+    ]
+    result = runs.run(found, opened, Path(args.out), args.seed)
     means = protocol.summarize(result.scores)
     built = tables.build(means, result.set_sizes, args.paper)
     lines = ""
@@ -71,14 +73,16 @@ def run(args: argparse.Namespace) -> int:
         "table.txt": text,
         "table.md": tables.format_markdown(built),
         "table.tex": tables.format_latex(built),
-        "table.json": report.format_json(runner.describe(result)),
-        "scores.csv": runner.to_csv(result.scores),
+        "table.json": report.format_json(runs.describe(result)),
+        "scores.csv": runs.to_csv(result.scores),
     }
-    runner.write_files(result, Path(args.out), files)
+    runs.write_files(result, Path(args.out), files)
     print(text, end="")
     print(f"also as Markdown, LaTeX, CSV and JSON in {args.out}", file=sys.stderr)
-    return runner.report_skipped(result)
+    return runs.report_skipped(result)
 
 
-def find_scenes(args: argparse.Namespace, folder: str) -> list[scenes.Scene]:
-    return scenes.from_folder(folder, args.noise, args.seed, args.limit)
+def find_scenes(
+    args: argparse.Namespace, folder: str, channels: int = 3
+) -> list[scenes.Scene]:
+    return scenes.from_folder(folder, args.noise, args.seed, args.limit, channels)

@@ -2,11 +2,11 @@
 
 import argparse
 
-from sevnet_jax.evaluation import compare, report, scenes, translation
-from sevnet_jax.evaluation.commands import json_file
+from sevnet_jax.evaluation import report, scenes, sheet, translation
+from sevnet_jax.evaluation.commands import arguments
 from sevnet_jax.evaluation.commands.arguments import whole_number
 from sevnet_jax.inference.denoiser import DEFAULT, TRANSLATOR
-from sevnet_jax.inference.weights import join, load_named
+from sevnet_jax.weights import join, load_named
 
 HELP = "what a translator makes of camera noise: its histogram, spectrum, and a crop"
 
@@ -43,21 +43,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     report.check_figure_path(args.out)
-    json_file.check(args.json)
-    crop = compare.parse_crop(args.crop) if args.crop else None
+    arguments.check_json(args.json)
+    crop = sheet.parse_crop(args.crop) if args.crop else None
     found = scenes.from_pairs(args.pairs, args.limit)
     if args.show > len(found):
         raise ValueError(f"there are {len(found)} pairs, so no number {args.show}")
     weights = join(load_named(args.translator), load_named(args.weights))
     result = translation.study(weights, found, args.show - 1)
     reference = result.example.pixels["reference"]
-    crop = crop or compare.find_crop(reference)
-    compare.check_crop(crop, *reference.shape[:2])
+    crop = crop or sheet.find_crop(reference)
+    sheet.check_crop(crop, *reference.shape[:2])
     print(f"{found[0].data}, {result.images} pairs")
     print(translation.format_study(result))
     translation.draw(result, crop, args.out)
     print(f"figure: {args.out}; crop {crop.left},{crop.top},{crop.side}")
     if args.json:
         content = {"provenance": dict(weights.provenance), "pairs": found[0].data}
-        json_file.write(args.json, {**content, **translation.to_json(result)})
+        arguments.write_json(args.json, {**content, **translation.to_json(result)})
     return 0

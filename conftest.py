@@ -1,0 +1,109 @@
+"""Strict JAX for every test, and random parameters that cost no compilation."""
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from sevnet_jax.models import create_model
+from sevnet_jax.weights import save_weights
+
+TINY = {"width": 4, "blocks": (1,), "bottleneck": 1}
+ROOT = Path(__file__).resolve().parent
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Test processes share what they compile, and a second run finds it.
+jax.config.update("jax_compilation_cache_dir", str(ROOT / ".pytest_cache" / "xla"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def image_sets(project) -> Path:
+    """The folder of public image sets, named by SEVNET_DATA or found nearby."""
+    path = Path(os.environ.get("SEVNET_DATA", project.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(f"needs image sets; {path} is not there, set SEVNET_DATA")
+    return path
+
+
+@pytest.fixture
+def _standard_promotion():
+    """Optax mixes types; our own models are strict."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def draw_params():
+    """A function (module, x) -> variables, every leaf random: gains and biases too."""
+
+    def draw(module, x, seed=0):
+        rng = np.random.default_rng(seed)
+        shapes = jax.eval_shape(module.init, jax.random.key(0), x)
+
+        def fill(shape):
+            fan_in = math.prod(shape.shape[:-1])
+            values = rng.normal(size=shape.shape) / math.sqrt(fan_in)
+            return jax.numpy.asarray(values, shape.dtype)
+
+        return jax.tree.map(fill, shapes)
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def weights_file(tmp_path_factory, draw_params) -> Path:
+    """Random weights of a small network."""
+    config = {"name": "sevnet_s", "width": 8, "blocks": [1], "bottleneck": 1}
+    model = create_model(**config)
+    params = draw_params(model, np.zeros((1, 8, 8, 3), np.float32))
+    path = tmp_path_factory.mktemp("weights") / "small.safetensors"
+    save_weights(path, params, config, {"steps": 0})
+    return path
+
+
+@pytest.fixture
+def photos(rng, tmp_path) -> Path:
+    """A folder with a.png and b.png, noise of 16x20 pixels."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name in "ab":
+        pixels = rng.integers(0, 256, (16, 20, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+    return folder
+
+
+@pytest.fixture
+def write_weights(draw_params, tmp_path) -> Callable[..., Path]:
+    """A function (name, **fields) that writes random weights of a small network."""
+
+    def write(name: str, seed: int = 0, **fields) -> Path:
+        fields = {**TINY, **fields}
+        model = create_model("sevnet_s", **fields)
+        image = np.zeros((1, 8, 8, model.channels), np.float32)
+        params = draw_params(model, image, seed)
+        path = tmp_path / name / "weights.safetensors"
+        provenance = {"recipe": {"noise": "gaussian:5-20"}, "step": 1}
+        save_weights(path, params, {"name": "sevnet_s", **fields}, provenance)
+        return path
+
+    return write

@@ -1,0 +1,149 @@
+"""Finds which submodules of a Flax model break f(kx) = k f(x)."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import flax.errors
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from sevnet_jax.equivariance.law import Measurement, measure
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A submodule, measured alone on the input it received inside of its model."""
+
+    path: str  # "" is the whole model
+    kind: str
+    measurement: Measurement
+    holds: bool
+
+
+def measure_parts(
+    model: nn.Module,
+    variables: Any,
+    x: Any,
+    *args: Any,
+    scales: Iterable[float] | None = None,
+    tolerance: float | None = None,
+    select: Callable[[str], bool] = lambda path: True,
+    rngs: Any = None,
+    mutable: Any = False,
+    **kwargs: Any,
+) -> list[Part]:
+    """The submodule calls of `model.apply(variables, x)`, in the order they finish.
+
+    Each is measured on the arrays that it received there; flags and integers stay.
+    `select` says by its path, such as "encoder/norm", which to measure. A call that
+    cannot be repeated alone is left out, and so left to its parent: one inside of a
+    JAX transformation (remat, scan, jit), one that shares another module's variables,
+    one that returns something other than floating-point arrays.
+    """
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
+        raise ValueError("submodules can be measured outside of jax.jit only")
+    calls = []
+    scales = None if scales is None else tuple(scales)
+
+    def record(next_fun, args, kwargs, context):
+        result = next_fun(*args, **kwargs)
+        path = "/".join(context.module.path)
+        if context.method_name == "__call__" and select(path):
+            module, own = context.module.unbind()
+            calls.append((path, module, own, args, kwargs, result))
+        return result
+
+    with nn.intercept_methods(record):
+        model.apply(variables, x, *args, rngs=rngs, mutable=mutable, **kwargs)
+
+    def judge(path, module, own, args, kwargs, result):
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        signals = [i for i, leaf in enumerate(leaves) if _is_signal(leaf)]
+        if not signals or not all(map(_is_signal, jax.tree.leaves(result))):
+            return []
+
+        def call(values):
+            moved = list(leaves)
+            for i, value in zip(signals, values, strict=True):
+                moved[i] = value
+            args, kwargs = jax.tree.unflatten(structure, moved)
+            output = module.apply(own, *args, rngs=rngs, mutable=mutable, **kwargs)
+            return output[0] if mutable else output
+
+        try:
+            law = measure(call, [leaves[i] for i in signals], scales, shifts=())
+        except flax.errors.FlaxError:
+            return []
+        return [Part(path, type(module).__name__, law, law.holds(tolerance))]
+
+    return _judge_by_inner_rounding(
+        [part for call in calls for part in judge(*call)], tolerance
+    )
+
+
+def locate(
+    model: nn.Module,
+    variables: Any,
+    x: Any,
+    *args: Any,
+    scales: Iterable[float] | None = (2.0**-8, 0.5, 3.0, 2.0**8),
+    **options: Any,
+) -> list[Part]:
+    """The submodules that break f(kx) = k f(x), in the order of the data flow.
+
+    `options` are those of `measure_parts`, or arguments of the model. Fresh biases are
+    zero and break nothing: give `perturb(variables)`.
+    """
+    return find_culprits(
+        measure_parts(model, variables, x, *args, scales=scales, **options)
+    )
+
+
+def find_culprits(parts: Sequence[Part]) -> list[Part]:
+    """Of these parts the ones to blame: broken, though all of their own parts hold.
+
+    What sits inside of a part that keeps the law is not to blame, whatever its degree:
+    a normaliser of degree 0 may well serve a block of degree 1. Inside of a broken part
+    it is named, since it may be the cause; its measured degree helps to judge.
+    """
+    broken = {part.path for part in parts if not part.holds}
+    keeping = {part.path for part in parts} - broken
+    exposed = [
+        part
+        for part in parts
+        if not part.holds and keeping.isdisjoint(_enclosing(part.path))
+    ]
+    enclosing = {path for part in exposed for path in _enclosing(part.path)}
+    return [part for part in exposed if part.path not in enclosing]
+
+
+def _judge_by_inner_rounding(parts: list[Part], tolerance: float | None) -> list[Part]:
+    """A whole rounds as coarsely as the coarsest of its parts."""
+    rounding: dict[str, float] = {}
+    for part in parts:
+        for path in (part.path, *_enclosing(part.path)):
+            rounding[path] = max(rounding.get(path, 0.0), part.measurement.rounding)
+
+    def judge(part):
+        limit = rounding[part.path] if tolerance is None else tolerance
+        return dataclasses.replace(part, holds=part.measurement.holds(limit))
+
+    return [judge(part) for part in parts]
+
+
+def _enclosing(path: str) -> list[str]:
+    names = path.split("/") if path else []
+    return ["/".join(names[:count]) for count in range(len(names))]
+
+
+def _is_signal(leaf: Any) -> bool:
+    """Whether it is a floating-point array whose values are known."""
+    is_array = isinstance(leaf, jax.Array | np.ndarray)
+    return (
+        is_array
+        and not isinstance(leaf, jax.core.Tracer)
+        and jnp.issubdtype(leaf.dtype, jnp.floating)
+    )

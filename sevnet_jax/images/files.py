@@ -1,0 +1,151 @@
+"""Image files to arrays and back, with bit depth, EXIF, colour profile, resolution.
+
+PNG of 16 bit goes through imagecodecs and TIFF through tifffile, since Pillow cuts
+16-bit colour to 8 bit; everything else through Pillow.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+from PIL import Image, ImageOps
+
+from sevnet_jax.files import write_atomically
+from sevnet_jax.images import png, tiff
+from sevnet_jax.images.picture import (
+    ORIENTATION,
+    Picture,
+    Refused,
+    check_size,
+    orientation_alone,
+)
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
+ENDINGS = (*tiff.ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
+NO_ALPHA = (".jpg", ".jpeg", ".bmp")
+MODES = ("L", "LA", "RGB", "RGBA")
+
+
+def read_picture(path: Path, most_pixels: int) -> Picture:
+    """Returns the picture in a file; `Refused` says why there is none."""
+    with path.open("rb") as file:
+        head = file.read(32)
+    if not head:
+        raise Refused("the file is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if head[:4] in tiff.HEADS:
+                return tiff.read(path, most_pixels)
+            return _read_other(path, head, most_pixels)
+    except Refused:
+        raise
+    except MemoryError:
+        raise Refused("it does not fit into memory") from None
+    except OSError as error:
+        if error.errno:
+            raise
+        raise Refused(f"a damaged image: {error}") from error
+    except Exception as error:  # decoders raise errors of many kinds
+        raise Refused(f"a damaged image: {error}") from error
+
+
+def write_picture(path: Path, pixels: np.ndarray, source: Picture) -> None:
+    """Writes pixels in the format that the ending names, with what `source` says."""
+    check_target(path, pixels)
+    if path.suffix.lower() in tiff.ENDINGS:
+        write_atomically(path, lambda p: tiff.write(p, pixels, source))
+        return
+    if pixels.ndim == 3 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    if path.suffix.lower() == png.ENDING:
+        data = png.encode(pixels, source)
+        write_atomically(path, lambda p: p.write_bytes(data))
+    else:
+        write_atomically(path, lambda p: _write_by_pillow(p, pixels, source))
+
+
+def check_target(path: Path, pixels: np.ndarray) -> None:
+    """Raises `Refused` if a file of that ending would lose something of the pixels."""
+    ending, dtype = path.suffix.lower(), pixels.dtype
+    if ending not in ENDINGS:
+        raise Refused(
+            f"cannot write files that end in {ending or 'nothing'!r}; take one of "
+            f"{', '.join(ENDINGS)}"
+        )
+    if ending in tiff.ENDINGS:
+        return
+    if pixels.ndim == 4:
+        raise Refused(f"several pages fit into a TIFF, not into {ending!r}")
+    if dtype != np.uint8 and not (dtype == np.uint16 and ending == ".png"):
+        fitting = ".png or .tif" if dtype == np.uint16 else ".tif"
+        raise Refused(f"{ending!r} cannot hold {dtype} pixels; take {fitting}")
+    if ending in NO_ALPHA and pixels.ndim == 3 and pixels.shape[-1] in (2, 4):
+        raise Refused(f"{ending!r} has no alpha; take .png or .tif")
+
+
+def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
+    Image.MAX_IMAGE_PIXELS = None  # we have a limit of our own
+    try:
+        image = Image.open(path, formats=FORMATS)
+    except Image.UnidentifiedImageError:
+        raise Refused(f"not an image in one of {', '.join(FORMATS)} or TIFF") from None
+    with image:
+        check_size(*image.size, most_pixels)
+        if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":
+            raise Refused("it is animated; only still images can be restored")
+        exif = image.getexif()
+        info = {
+            "icc": image.info.get("icc_profile"),
+            "exif": exif.tobytes() if exif else None,
+            "dpi": image.info.get("dpi"),
+            "orientation": exif.get(ORIENTATION, 1),
+            "lossy": _is_lossy(image.format, path),
+        }
+        if image.format == "PNG":
+            info["png"] = png.read_chunks(path.read_bytes())
+        if png.is_16bit(head):
+            return Picture(imagecodecs.png_decode(path.read_bytes()), **info)
+        note = "its first picture only" if image.format == "MPO" else ""
+        alpha = "transparency" in image.info
+        if image.mode == "P":
+            colours = "RGBA" if alpha else "RGB"
+            image, note = image.convert(colours), f"a palette, saved as {colours}"
+        elif alpha and image.mode in ("L", "RGB"):
+            image = image.convert(image.mode + "A")
+        if image.mode not in MODES:
+            raise Refused(
+                f"its pixels are {image.mode!r}; grey and RGB can be restored, with "
+                "or without alpha: convert it first"
+            )
+        return Picture(np.asarray(image), **info, note=note)
+
+
+def _is_lossy(kind: str, path: Path) -> bool:
+    return kind == "JPEG" or (kind == "WEBP" and b"VP8L" not in path.read_bytes())
+
+
+def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
+    image = Image.fromarray(pixels)
+    ending = path.suffix.lower()
+    exif = source.exif
+    if exif is None and source.orientation != 1:
+        exif = orientation_alone(source.orientation)
+    if ending == ".bmp" and exif:  # which has no place for it: turn the pixels
+        image.getexif().load(exif)
+        image, exif = ImageOps.exif_transpose(image), None
+    options: dict[str, Any] = {"quality": 95}
+    if ending == ".webp":
+        options |= {"lossless": not source.lossy, "use_sharp_yuv": True}
+    if ending in (".jpg", ".jpeg"):
+        options["subsampling"] = 0
+    for name, value in (
+        ("icc_profile", source.icc),
+        ("exif", exif),
+        ("dpi", source.dpi),
+    ):
+        if value:
+            options[name] = value
+    image.save(path, **options)

@@ -1,0 +1,147 @@
+"""TIFF files at full precision: 8 and 16 bit, floats, stacks."""
+
+import contextlib
+import logging
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tifffile
+
+from sevnet_jax.images import tiff_exif
+from sevnet_jax.images.picture import ORIENTATION, Picture, Refused, check_size
+
+HEADS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+ENDINGS = (".tif", ".tiff")
+JPEG = (6, 7)  # compression
+# Description, maker, model, program, date, author, rights.
+TEXTS = (270, 271, 272, 305, 306, 315, 33432)
+DESCRIPTION, ICC = 270, 34675
+
+
+def read(path: Path, most_pixels: int) -> Picture:
+    """Returns the image or the stack in a TIFF file."""
+    with _watch_for_damage(), tifffile.TiffFile(path) as file:
+        page, series = file.pages[0], file.series[0]
+        if len(file.series) > 1:
+            raise Refused(f"a TIFF of {len(file.series)} different images; split it")
+        count = math.prod(series.shape) // page.samplesperpixel
+        check_size(page.imagewidth, count // page.imagewidth, most_pixels)
+        kind = page.photometric.name
+        colour = kind == "RGB" or (kind == "YCBCR" and page.compression in JPEG)
+        if not colour and kind not in ("MINISBLACK", "MINISWHITE"):
+            raise Refused(f"a TIFF of kind {kind}; convert it to grey or RGB first")
+        if page.bitspersample != 8 * page.dtype.itemsize:
+            raise Refused(f"a TIFF of {page.bitspersample} bit; convert it to 8 or 16")
+        pixels, axes = series.asarray(), series.axes
+        if kind == "MINISWHITE":
+            if pixels.dtype.kind != "u":
+                raise Refused("an inverted TIFF of floats; convert it first")
+            pixels = np.iinfo(pixels.dtype).max - pixels
+        if "S" in axes:  # planes of colour, wherever they are
+            pixels = np.moveaxis(pixels, axes.index("S"), -1)
+            axes = axes.replace("S", "") + "S"
+        if not axes.endswith(("YX", "YXS")):
+            raise Refused(f"a TIFF with the axes {axes}; only stacks of images work")
+        plain = pixels if axes.endswith("S") else pixels[..., None]
+        pages = plain.reshape(-1, *plain.shape[-3:])
+        single = len(pages) == 1 and pixels.ndim <= 3
+        texts = [
+            (code, 2, 0, str(page.tags[code].value).encode(), True)
+            for code in TEXTS
+            if code in page.tags and '"shape"' not in str(page.tags[code].value)
+        ]
+        orientation = page.tags[ORIENTATION].value if ORIENTATION in page.tags else 1
+        return Picture(
+            (pages[0] if axes.endswith("S") else pages[0, ..., 0]) if single else pages,
+            icc=page.tags[ICC].value if ICC in page.tags else None,
+            exif=tiff_exif.read(path, (*TEXTS, ORIENTATION)),
+            dpi=_dpi(page),
+            orientation=int(orientation),
+            tiff={
+                "shape": pixels.shape,
+                "photometric": "rgb" if colour else "minisblack",
+                "compression": page.compression,
+                "extrasamples": page.extrasamples or None,
+                "resolution": _resolution(page),
+                "texts": texts,
+            },
+            note="without its smaller copies" if page.subifds else "",
+        )
+
+
+@contextlib.contextmanager
+def _watch_for_damage() -> Iterator[None]:
+    """Turns tifffile's word of pages that are not there into an error.
+
+    It logs it and goes on without them; what else it logs is of no use to anybody.
+    """
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logger = logging.getLogger("tifffile")
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+    for record in records:
+        if "page offset" in record.getMessage():
+            raise Refused("a damaged image: some of its pages are missing")
+
+
+def _resolution(page) -> tuple[tuple[float, float], int] | None:
+    """X and Y as they are, and the number of their unit."""
+    try:
+        x, y = (page.tags[f"{axis}Resolution"].value for axis in "XY")
+        unit = page.tags["ResolutionUnit"].value if "ResolutionUnit" in page.tags else 2
+        return (x[0] / x[1], y[0] / y[1]), int(unit)
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+def _dpi(page) -> tuple[float, float] | None:
+    found = _resolution(page)
+    if found is None or found[1] not in (2, 3):
+        return None
+    scale = 1.0 if found[1] == 2 else 2.54
+    return found[0][0] * scale, found[0][1] * scale
+
+
+def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
+    """Writes a TIFF file, compressed as the source was, if that loses nothing."""
+    colours = pixels.shape[-1] if pixels.ndim > 2 else 1
+    default = "rgb" if colours > 2 else "minisblack"
+    tags = list(source.tiff.get("texts", ())) or tiff_exif.find_texts(
+        source.exif, TEXTS
+    )
+    if source.icc:
+        tags.append((ICC, 7, len(source.icc), source.icc, True))
+    if source.orientation != 1:
+        tags.append((ORIENTATION, 3, 1, source.orientation, True))
+    tags += tiff_exif.keep_places(source.exif)
+    compression = source.tiff.get("compression", 8)
+    if compression in JPEG:  # it would lose some of what was won
+        compression = 8
+    shape = source.tiff.get("shape", pixels.shape)
+    described = any(tag[0] == DESCRIPTION for tag in tags)
+    nested = len(shape) > 3 + (colours > 2)
+    resolution = source.tiff.get("resolution") or (source.dpi and (source.dpi, 2))
+    tifffile.imwrite(
+        path,
+        pixels.reshape(shape),
+        photometric=source.tiff.get("photometric", default),
+        compression=compression,
+        extrasamples=source.tiff.get("extrasamples")
+        or (["unassalpha"] if colours in (2, 4) else None),
+        resolution=resolution[0] if resolution else None,
+        resolutionunit=resolution[1] if resolution else None,
+        software=False,
+        # tifffile's own note on the shape, unless a microscope's is there
+        metadata={} if nested and not described else None,
+        extratags=tags,
+    )
+    tiff_exif.fill_places(path, source.exif)

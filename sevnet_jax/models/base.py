@@ -1,0 +1,152 @@
+"""What a network is to this project, and the names of those that are known.
+
+A network is a Flax module from [B, H, W, C] to [B, H, W, C], any H and W. It says of
+itself what the properties of `Network` ask; the defaults are safe for every network:
+
+    class Blur(Network):
+        reach = 1
+
+        @nn.compact
+        def __call__(self, x):
+            return nn.Conv(x.shape[-1], (3, 3), use_bias=False)(x)
+
+    register("blur", Blur)
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from flax import linen as nn
+from jax import Array
+
+from sevnet_jax.models import ops
+
+
+class Network(nn.Module):
+    """The contract: data pipeline, training, tiles, tables and files rely on it."""
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images, in and out. Mostly a field of the module."""
+        return 3
+
+    @property
+    def multiple(self) -> int:
+        """What heights and widths are padded to multiples of, inside the network."""
+        return 1
+
+    @property
+    def reach(self) -> int | None:
+        """How many pixels around an aligned block its output depends on.
+
+        Aligned: the block lies on multiples of `multiple`, as this number does. None:
+        it depends on the whole image, which then cannot be cut into tiles.
+        """
+        return None
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What a tile must know of its whole image: "centre", or that and "spread".
+
+        The centre is the mean over all pixels and channels, the spread their standard
+        deviation.
+        """
+        return ()
+
+    @property
+    def keeps_the_law(self) -> bool:
+        """Whether f(kx) = k f(x) for k > 0; if not, images are given in [0, 1]."""
+        return False
+
+    def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
+        """Restores a tile of whose values the centre and spread were taken out."""
+        return self(x)
+
+    def with_fields(self, **fields: Any) -> Self:
+        """Returns the same network with other fields."""
+        check_fields(type(self), fields)
+        return self.clone(**fields)
+
+    def check_input(self, x: Array) -> None:
+        """Raises ValueError unless `x` is a batch of images for this network."""
+        ops.check_images(x)
+        if x.shape[-1] != self.channels:
+            raise ValueError(
+                f"this model takes {self.channels} channels last, got {x.shape}; set "
+                f"channels={x.shape[-1]} or move the channel axis"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A network by name: its class, some of its fields, and whose kind it is of."""
+
+    network: type[Network]
+    family: str
+    fields: Mapping[str, Any]
+
+
+_PRESETS: dict[str, Preset] = {}
+
+
+def register(
+    name: str, network: type[Network], family: str | None = None, **fields: Any
+) -> None:
+    """Makes a class of networks, with some fields set, known by a name."""
+    check_fields(network, fields)
+    family = family or network.__name__.lower()
+    _PRESETS[name] = Preset(network, family, fields)
+
+
+def list_models(family: str | None = None) -> list[str]:
+    """Returns the names that `create_model` knows, all or those of one family."""
+    families = {preset.family for preset in _PRESETS.values()}
+    if family is not None and family not in families:
+        raise ValueError(
+            f"unknown family {family!r}; choose from {', '.join(sorted(families))}"
+        )
+    return sorted(
+        name
+        for name, preset in _PRESETS.items()
+        if family is None or preset.family == family
+    )
+
+
+def create_model(name: str, *, wrapped: bool = False, **changes: Any) -> Network:
+    """Returns the network `name` with some fields changed, for example `channels=1`.
+
+    `wrapped` puts it into a NormalizationWrapper, which centres in its place.
+    """
+    from sevnet_jax.models.wrapper import NormalizationWrapper  # which is a Network
+
+    if name not in list_models():
+        raise ValueError(
+            f"unknown model {name!r}; choose from {', '.join(list_models())}"
+        )
+    preset = _PRESETS[name]
+    check_fields(preset.network, changes)
+    fields = {**preset.fields, **changes}
+    if not wrapped:
+        return preset.network(**fields)
+    if "centre" in list_fields(preset.network):
+        fields = {"centre": "none", **fields}
+    return NormalizationWrapper(preset.network(**fields))
+
+
+def list_fields(network: type[nn.Module]) -> list[str]:
+    """Returns the names of a network's own fields."""
+    names = [field.name for field in dataclasses.fields(network)]
+    return [name for name in names if name not in ("parent", "name")]
+
+
+def check_fields(network: type[nn.Module], fields: Iterable[str]) -> None:
+    """Raises ValueError at a name that is no field, with the ones it may mean."""
+    known = list_fields(network)
+    for field in fields:
+        if field not in known:
+            near = difflib.get_close_matches(field, known, n=3) or known or ["none"]
+            raise ValueError(
+                f"unknown model field {field!r}; did you mean {', '.join(near)}?"
+            )

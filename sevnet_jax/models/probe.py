@@ -1,0 +1,56 @@
+"""What a part of a network does that does not say it: measured on small tokens.
+
+A part is a Flax module [B, H, W, C] -> [B, H, W, C'] of stride 1. It may declare
+`reach`, the tokens around one that its output depends on (None: all of them), and
+`keeps_the_law`, whether it is homogeneous of degree 1.
+"""
+
+import functools
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+CHANNELS, SIDE = 8, 33
+DRAWS = 3  # of parameters and tokens: one may hide what depends on their signs
+SCALES = (2.0, 2.0**-12)  # the small one shows absolute epsilons
+
+
+def find_reach(part: nn.Module) -> int | None:
+    """Returns what a part declares, or how far a change of one token gets."""
+    if hasattr(part, "reach"):
+        return part.reach
+    return _probe(part)[0]
+
+
+def find_law(part: nn.Module) -> bool:
+    """Returns what a part declares, or whether scaled tokens give scaled results."""
+    if hasattr(part, "keeps_the_law"):
+        return part.keeps_the_law
+    return _probe(part)[1]
+
+
+@functools.lru_cache(maxsize=64)
+def _probe(part: nn.Module) -> tuple[int | None, bool]:
+    middle, farthest, law = SIDE // 2, 0, True
+    shape = (1, SIDE, SIDE, CHANNELS)
+    tokens = jax.ShapeDtypeStruct(shape, np.float32)
+    shapes = jax.eval_shape(part.init, jax.random.key(0), tokens)
+    run = jax.jit(part.apply)
+    for seed in range(DRAWS):
+        rng = np.random.default_rng(seed)
+        params = jax.tree.map(
+            lambda s, rng=rng: rng.normal(size=s.shape).astype(s.dtype), shapes
+        )
+        x = rng.normal(size=shape).astype(np.float32)
+        moved = x.copy()
+        moved[0, middle, middle] += rng.normal(size=CHANNELS).astype(np.float32)
+        before, after = np.asarray(run(params, x)), np.asarray(run(params, moved))
+        rows, columns = np.nonzero((before != after).any((0, 3)))
+        spread = [np.abs(rows - middle), np.abs(columns - middle)]
+        farthest = max(farthest, *(int(side.max(initial=0)) for side in spread))
+        law &= all(
+            np.array_equal(run(params, np.float32(k) * x), np.float32(k) * before)
+            for k in SCALES
+        )
+    return (None if farthest == middle else farthest), law

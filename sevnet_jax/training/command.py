@@ -1,0 +1,141 @@
+"""`train.py`: reads the config and its changes, trains, and says what goes wrong."""
+
+import argparse
+import ast
+import difflib
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+BAD_USE, DIVERGED, INTERRUPTED = 2, 3, 130
+DESCRIPTION = """Trains a network and writes WORKDIR/weights.safetensors.
+
+Every key of the config can be set: --config.data.source=FOLDER, --config.steps=5000,
+--config.model.width=64; docs/training.md lists them. Rerun the same command to resume
+a run that was stopped.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything else here does."""
+
+    def error(self, message: str):
+        raise ValueError(f"{message}; see --help")
+
+
+def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str, str]]:
+    """Returns the arguments, and the keys of the config that are set by them."""
+    parser = Parser(
+        prog="train.py",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--config", metavar="FILE[:ARGUMENT]", help="the recipe; see configs/")
+    add("--workdir", metavar="FOLDER", help="of the run")
+    add("--config.KEY", metavar="VALUE", dest="_", help="sets a key of the config")
+    add("--accept_changes", action="store_true",
+        help="go on with a run although the config differs from its own")  # fmt: skip
+    add("--profile", action="store_true", help="write a trace of five steps")
+    add("--distributed", action="store_true",
+        help="several hosts that find each other: Slurm, TPU pods")  # fmt: skip
+    add("--coordinator", metavar="IP:PORT", help="several hosts: of the first")
+    add("--processes", type=int, metavar="N", help="several hosts: how many")
+    add("--process", type=int, metavar="N", help="several hosts: which one this is")
+    args, rest = parser.parse_known_args(argv)
+    changes = {}
+    words = iter(rest)
+    for word in words:
+        match = re.fullmatch(r"--config\.([\w.]+)(?:=(.*))?", word, re.DOTALL)
+        if not match:
+            known = [s for action in parser._actions for s in action.option_strings]
+            near = difflib.get_close_matches(word.partition("=")[0], known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "see --help"
+            raise ValueError(f"unknown argument {word!r}; {hint}")
+        value = match[2] if match[2] is not None else next(words, None)
+        if value is None:
+            raise ValueError(f"{word} needs a value: {word}=VALUE")
+        changes[match[1]] = value
+    if not args.config or not args.workdir:
+        raise ValueError("--config FILE and --workdir FOLDER are needed; see --help")
+    return args, changes
+
+
+def change(config: dict[str, Any], changes: dict[str, str]) -> None:
+    """Sets keys such as data.batch_size; whether there are such keys is seen later."""
+    for key, text in changes.items():
+        *sections, last = key.split(".")
+        inner = config
+        for section in sections:
+            inner = inner.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise ValueError(f"{section} has no keys of its own, got {key!r}")
+        inner[last] = text if isinstance(inner.get(last), str) else _read_value(text)
+
+
+def _read_value(text: str) -> Any:
+    """A number, truth value or tuple as Python writes them; else the text."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {"true": True, "false": False}.get(text, text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    try:
+        args, changes = parse(argv)
+        # Late: --help and mistakes in the flags need no TensorFlow.
+        try:
+            return run(args, changes)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"{error}; pip install -r requirements/train.txt"
+            ) from None
+    except (ValueError, OSError) as error:
+        return leave(error, BAD_USE)
+    except KeyboardInterrupt:
+        return leave(KeyboardInterrupt("interrupted"), INTERRUPTED)
+
+
+def run(args: argparse.Namespace, changes: dict[str, str]) -> int:
+    from sevnet_jax.config import load_config
+    from sevnet_jax.runtime import use_compilation_cache
+    from sevnet_jax.training import parallel
+    from sevnet_jax.training.loop import Diverged, train
+    from sevnet_jax.training.recipe import from_mapping
+
+    logging.basicConfig(format="%(message)s", level=logging.INFO, force=True)
+    for noisy in ("jax", "orbax", "absl", "tensorflow"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    config = load_config(args.config).to_dict()
+    change(config, changes)
+    recipe = from_mapping(config)
+    use_compilation_cache()
+    parallel.connect(args.distributed, args.coordinator, args.processes, args.process)
+    try:
+        train(
+            recipe,
+            args.workdir,
+            config_file=args.config.partition(":")[0],
+            accept_changes=args.accept_changes,
+            profile=args.profile,
+            terminal=sys.stderr.isatty(),
+        )
+    except Diverged as error:
+        return leave(error, DIVERGED)
+    return 0
+
+
+def leave(error: BaseException, code: int) -> int:
+    """Says what is wrong and returns the exit code; of several hosts, ends at once."""
+    print("train.py:", " ".join(str(error).split()), file=sys.stderr)
+    if "jax" in sys.modules and sys.modules["jax"].process_count() > 1:
+        # At a usual exit JAX would wait for the hosts, and they for this one.
+        sys.stderr.flush()
+        os._exit(code)
+    return code

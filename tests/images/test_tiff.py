@@ -1,0 +1,170 @@
+"""TIFF files: stacks, planes, and all that they say beside their pixels."""
+
+import struct
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image, TiffImagePlugin
+
+from sevnet_jax import images
+
+MANY = 10**9
+ICC = b"not a real profile, but kept byte for byte"
+
+
+def draw(rng, shape, dtype):
+    return rng.integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+
+
+def test_metadata_survive_in_tiff(rng, tmp_path):
+    pixels = draw(rng, (8, 8, 3), "uint16")
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        pixels,
+        photometric="rgb",
+        compression="zlib",
+        resolution=(300, 200),
+        resolutionunit="inch",
+        description="a scan",
+        extratags=[(274, 3, 1, 6, True), (34675, 7, len(ICC), ICC, True)],
+    )
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        tags = file.pages[0].tags
+        assert tags[274].value == 6
+        assert tags[34675].value == ICC
+        assert tags[270].value == "a scan"
+        assert file.pages[0].compression.name == "ADOBE_DEFLATE"
+        x, y = tags["XResolution"].value, tags["YResolution"].value
+        assert (x[0] / x[1], y[0] / y[1]) == (300, 200)
+
+
+@pytest.fixture
+def shot():
+    """EXIF of a photo: maker, exposure, lens, a note, place."""
+    exif = Image.Exif()
+    exif[271] = "A maker"
+    exif.get_ifd(34665).update({34855: 800, 42036: "A lens", 37500: b"\0\1note" * 9})
+    exif.get_ifd(34665)[33434] = TiffImagePlugin.IFDRational(1, 250)
+    exif.get_ifd(34853).update({1: "N", 2: (48.0, 8.0, 30.5)})
+    return exif
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("a.jpg", "b.tif"), ("a.tif", "b.tif"), ("a.tif", "b.png")]
+)
+def test_the_shot_survives_into_and_out_of_tiff(rng, tmp_path, shot, first, second):
+    pixels = draw(rng, (8, 8, 3), "uint8")
+    shot[274] = 6
+    source = images.Picture(pixels, exif=shot.tobytes(), orientation=6)
+    images.write_picture(tmp_path / first, pixels, source)
+    picture = images.read_picture(tmp_path / first, MANY)
+    assert picture.orientation == 6
+    images.write_picture(tmp_path / second, picture.pixels, picture)
+    with Image.open(tmp_path / second) as image:
+        found = image.getexif()
+        assert found[271] == "A maker"
+        for code in (34665, 34853):
+            assert dict(found.get_ifd(code)) == dict(shot.get_ifd(code))
+        assert found[274] == 6
+    again = images.read_picture(tmp_path / second, MANY)
+    np.testing.assert_array_equal(again.pixels, picture.pixels)
+
+
+def test_a_damaged_shot_does_not_cost_the_picture(rng, tmp_path, shot):
+    pixels = draw(rng, (8, 8, 3), "uint8")
+    path = tmp_path / "a.tif"
+    images.write_picture(path, pixels, images.Picture(pixels, exif=shot.tobytes()))
+    pointer = path.read_bytes().index(struct.pack("<HHI", 34665, 4, 1)) + 8
+    with path.open("r+b") as file:
+        file.seek(pointer)
+        file.write(struct.pack("<I", 2**31))
+    picture = images.read_picture(path, MANY)
+    np.testing.assert_array_equal(picture.pixels, pixels)
+
+
+def test_planes_of_colour_in_a_stack_are_colours(rng, tmp_path):
+    planes = draw(rng, (3, 3, 8, 9), "uint16")  # pages, colours
+    tifffile.imwrite(
+        tmp_path / "a.tif", planes, photometric="rgb", planarconfig="separate"
+    )
+    found = images.read_picture(tmp_path / "a.tif", MANY).pixels
+    np.testing.assert_array_equal(found, np.moveaxis(planes, 1, -1))
+
+
+def test_a_stack_that_lost_pages_is_refused(rng, tmp_path, caplog):
+    path = tmp_path / "a.tif"
+    pages = draw(rng, (6, 32, 32), "uint16")
+    tifffile.imwrite(path, pages, compression="zlib", metadata=None)
+    with tifffile.TiffFile(path) as file:
+        cut = file.pages[3].offset
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(images.Refused, match="damaged"):
+        images.read_picture(path, MANY)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("axes", ["TZYX", "ZCYX"])
+def test_stacks_of_microscopes_keep_their_axes(rng, tmp_path, axes):
+    pixels = draw(rng, (2, 3, 8, 9), "uint16")
+    metadata = {"axes": axes, "spacing": 0.5, "unit": "um"}
+    tifffile.imwrite(tmp_path / "a.tif", pixels, imagej=True, metadata=metadata)
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        assert file.series[0].axes == axes
+        assert file.imagej_metadata["spacing"] == 0.5
+        np.testing.assert_array_equal(file.asarray(), pixels)
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 7), (2, 3, 6, 7), (3, 6, 7, 3)])
+def test_stacks_keep_their_shape(rng, tmp_path, shape):
+    stack = draw(rng, shape, "uint16")
+    kind = "rgb" if shape[-1] == 3 else "minisblack"
+    tifffile.imwrite(tmp_path / "a.tif", stack, photometric=kind)
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    assert picture.pixels.ndim == 4
+    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "b.tif"), stack)
+
+
+def test_pages_count_against_the_limit(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((50, 10, 10), np.uint8))
+    images.read_picture(tmp_path / "a.tif", 5000)
+    with pytest.raises(ValueError, match="is more than 4999 pixels"):
+        images.read_picture(tmp_path / "a.tif", 4999)
+
+
+def test_white_as_zero_is_turned_round(rng, tmp_path):
+    pixels = draw(rng, (5, 7), "uint16")
+    tifffile.imwrite(tmp_path / "a.tif", 65535 - pixels, photometric="miniswhite")
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    np.testing.assert_array_equal(picture.pixels, pixels)
+    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "b.tif"), pixels)
+
+
+def test_microscopes_keep_their_units(rng, tmp_path):
+    """Pixels a micrometre have no unit in TIFF, and texts are not always ASCII."""
+    stack = draw(rng, (3, 6, 7), "uint16")
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        stack,
+        imagej=True,
+        resolution=(3.0, 3.0),
+        metadata={"unit": "um", "axes": "ZYX"},
+    )
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        x = file.pages[0].tags["XResolution"].value
+        assert x[0] / x[1] == 3
+        assert file.pages[0].tags["ResolutionUnit"].value == 1
+    tifffile.imwrite(
+        tmp_path / "c.ome.tif", stack, metadata={"PhysicalSizeXUnit": "µm"}
+    )
+    picture = images.read_picture(tmp_path / "c.ome.tif", MANY)
+    images.write_picture(tmp_path / "d.tif", picture.pixels, picture)
+    np.testing.assert_array_equal(tifffile.imread(tmp_path / "d.tif"), stack)

@@ -1,0 +1,177 @@
+"""Every network keeps the contract of `models.base`, whoever wrote it."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from sevnet_jax import equivariance
+from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.models import Network, create_model, list_models, probe, register
+from sevnet_jax.weights import Weights, load_weights, save_weights
+
+# Fields that make a network of a family quick to run, its design being kept.
+SMALL = {
+    name: {"width": 4}
+    for family in ("sevnet", "baseline", "translator")
+    for name in list_models(family)
+}
+QUICK = ("sevnet_xs", "unet_relu_xs", "translator_s")
+
+
+def in_time(names):
+    return [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in names
+    ]
+
+
+def make(name, **fields):
+    return create_model(name, **{**SMALL.get(name, {}), **fields})
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_any_size_and_type_comes_back(name):
+    model = make(name)
+    large, small = (
+        jax.ShapeDtypeStruct((2, *size, model.channels), dtype)
+        for size, dtype in (((7, 13), "float32"), ((1, 1), "bfloat16"))
+    )
+    params = jax.eval_shape(model.init, jax.random.key(0), large)
+    assert all(leaf.dtype == "float32" for leaf in jax.tree.leaves(params))
+    for method, x in (
+        ("__call__", large),
+        ("__call__", small),
+        ("restore_tile", large),
+    ):
+        y = jax.eval_shape(functools.partial(model.apply, method=method), params, x)
+        assert (y.shape, y.dtype) == (x.shape, x.dtype)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_what_it_says_of_itself_goes_together(name):
+    model = create_model(name)
+    assert model.channels == 3
+    assert model.multiple >= 1
+    assert model.reach is None or model.reach % model.multiple == 0
+    assert set(model.told) <= {"centre", "spread"}
+    with pytest.raises(ValueError, match="unknown model field 'colour'"):
+        model.with_fields(colour=1)
+    with pytest.raises(ValueError, match=r"takes 3 channels last, got \(1, 8, 8, 5\)"):
+        jax.eval_shape(
+            model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 8, 8, 5), "float32")
+        )
+
+
+@pytest.mark.parametrize("name", in_time(list_models()))
+def test_the_declared_law_is_the_measured_one(name, draw_params, rng):
+    model = make(name)
+    side = 2 * model.multiple
+    x = jnp.asarray(rng.uniform(size=(1, side, side, 3)), "float32")
+    params = draw_params(model, x)
+    found = equivariance.measure(jax.jit(lambda x: model.apply(params, x)), x)
+    assert found.holds() == model.keeps_the_law
+
+
+@pytest.mark.parametrize("name", in_time(list_models()))
+def test_tiles_equal_the_whole_or_are_refused(name, draw_params, rng, tmp_path):
+    model = make(name)
+    length = 2 * (model.reach or 20) + 8 * model.multiple
+    image = rng.uniform(size=(length, 2 * model.multiple, 3)).astype("float32")
+    params = draw_params(model, image[None])
+    config = {"name": name, **SMALL.get(name, {})}
+    save_weights(tmp_path / "w.safetensors", params, config, {})
+    weights = load_weights(tmp_path / "w.safetensors")
+    whole = Denoiser(weights)
+    tiled = Denoiser(weights, tile_pixels=image[..., 0].size - 1)
+    if model.reach is None:
+        with pytest.raises(ValueError, match="depends on the whole image"):
+            tiled(image)
+        return
+    parts = []
+    restored = tiled(image, progress=lambda windows: parts.extend(windows) or windows)
+    assert len(parts) > 1
+    np.testing.assert_allclose(restored, whole(image), atol=1e-5)
+
+
+class Blur(Network):
+    """Nobody's: a bias, no law; what it does not say is the default."""
+
+    @nn.compact
+    def __call__(self, x):
+        return x + 0.1 * nn.Conv(x.shape[-1], (3, 3), dtype=x.dtype)(jnp.tanh(x))
+
+
+@pytest.fixture
+def blur(monkeypatch):
+    from sevnet_jax.models import base
+
+    monkeypatch.setattr(base, "_PRESETS", dict(base._PRESETS))
+    register("blur", Blur)
+    return create_model("blur")
+
+
+def test_a_foreign_network_is_listed_by_its_family(blur):
+    assert list_models("blur") == ["blur"]
+    assert "blur" in list_models()
+    assert "blur" not in list_models("sevnet")
+    with pytest.raises(ValueError, match="unknown family 'none'; choose from"):
+        list_models("none")
+
+
+def test_what_it_does_not_say_is_safe(blur, draw_params, rng):
+    assert (blur.channels, blur.multiple, blur.reach, blur.told) == (3, 1, None, ())
+    assert not blur.keeps_the_law
+    image = rng.uniform(size=(9, 7, 3)).astype("float32")
+    weights = Weights(blur, draw_params(blur, image[None]), {"name": "blur"}, {}, "")
+    expected = blur.apply(weights.params, image[None])[0]
+    np.testing.assert_allclose(Denoiser(weights)(image), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="7x9 is more than the 62 pixels"):
+        Denoiser(weights, tile_pixels=62)(image)
+    fast = Denoiser(weights, tile_pixels=62)(image, fast=True)
+    assert fast.shape == image.shape
+
+
+class Wide(nn.Module):
+    """Sees two tokens to each side, and says nothing of it."""
+
+    @nn.compact
+    def __call__(self, x):
+        first, second = jnp.split(x, 2, axis=-1)
+        return jnp.maximum(
+            nn.Conv(first.shape[-1], (5, 5), use_bias=False)(first), second
+        )
+
+
+class Shifted(nn.Module):
+    """A bias: no law. The mean over all: no reach."""
+
+    @nn.compact
+    def __call__(self, x):
+        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
+        return x + bias + x.mean((1, 2), keepdims=True)
+
+
+def test_a_part_that_says_nothing_is_measured():
+    assert probe.find_reach(Wide()) == 2
+    assert probe.find_law(Wide())
+    assert probe.find_reach(Shifted()) is None
+    assert not probe.find_law(Shifted())
+    declared = type("Declared", (Shifted,), {"reach": 7, "keeps_the_law": True})()
+    assert (probe.find_reach(declared), probe.find_law(declared)) == (7, True)
+
+
+def test_a_network_knows_the_reach_of_its_parts(monkeypatch):
+    from sevnet_jax.models import layers
+
+    gates = {**layers.GATES, "wide": Wide, "shifted": Shifted}
+    monkeypatch.setattr(layers, "GATES", gates)
+    plain = make("sevnet_s", gate="relu")
+    # Two more tokens of 2 pixels in each of 4 blocks, of 4 in 4, of 8 in one.
+    assert make("sevnet_s", gate="wide").reach > plain.reach + 2 * (4 * 2 + 4 * 4)
+    assert make("sevnet_s", gate="shifted").reach is None
+    assert make("sevnet_s", gate="wide").keeps_the_law
+    assert not make("sevnet_s", gate="shifted").keeps_the_law
