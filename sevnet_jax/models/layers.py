@@ -203,8 +203,13 @@ class SEVB(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        found = [probe.find_reach(make()) for make in self.parts.values()]
-        return None if None in found else 2 + sum(found)  # its own convolutions: 2
+        total = 2  # its own convolutions
+        for make in self.parts.values():
+            found = probe.find_reach(make())
+            if found is None:
+                return None
+            total += found
+        return total
 
     @property
     def keeps_the_law(self) -> bool:
