@@ -33,7 +33,7 @@ def make(name, **fields):
     return create_model(name, **{**SMALL.get(name, {}), **fields})
 
 
-@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("name", in_time(list_models()))
 def test_any_size_and_type_comes_back(name):
     model = make(name)
     large, small = (
