@@ -52,7 +52,8 @@ class ConstantScaling(nn.Module):
         ops.check_features(x)
         channels = x.shape[-1]
         gain = self.param("gain", nn.initializers.ones, (channels,), jnp.float32)
-        return x * (gain / math.sqrt(channels)).astype(x.dtype)
+        scale = (gain / math.sqrt(channels)).astype(x.dtype)
+        return x * jnp.expand_dims(scale, range(x.ndim - 1))
 
 
 class NormalizedSelfModulator(nn.Module):

@@ -152,7 +152,7 @@ class Shifted(nn.Module):
     @nn.compact
     def __call__(self, x):
         bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
-        return x + bias + x.mean((1, 2), keepdims=True)
+        return x + bias[None, None, None] + x.mean((1, 2), keepdims=True)
 
 
 def test_a_part_that_says_nothing_is_measured():

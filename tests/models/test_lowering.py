@@ -1,5 +1,6 @@
 """Every preset lowers for accelerators that are not here, with XLA's convolution."""
 
+import itertools
 import re
 
 import jax
@@ -9,12 +10,16 @@ from jax import export
 
 from sevnet_jax import create_model, list_models
 
+QUICK = [("sevnet_xs", "cuda"), ("sevnet_xs", "tpu"), ("unet_relu_xs", "cpu")]
 
-# The smallest ones and the baselines are shapes of these.
+
 @pytest.mark.parametrize(
-    "name", [n for n in list_models() if not n.endswith("xs") and n != "unet_relu_s"]
+    ("name", "platform"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(list_models(), ("cpu", "cuda", "tpu"))
+    ],
 )
-@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
 def test_forward_and_gradient_lower(name, platform):
     model = create_model(name)
     images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.float32)
