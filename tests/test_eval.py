@@ -1,5 +1,7 @@
 """The command: what it prints, draws and returns, and one line for bad input."""
 
+import argparse
+import importlib
 import json
 
 import numpy as np
@@ -7,7 +9,8 @@ import pytest
 from PIL import Image
 
 import eval as command
-from sevnet_jax import list_models
+from sevnet_jax import list_models, models
+from sevnet_jax.evaluation import commands, complexity
 
 
 @pytest.fixture
@@ -18,8 +21,8 @@ def config(tmp_path):
         model = {
             "name": "sevnet_s",
             "width": 4,
-            "blocks": (1,),
-            "bottleneck": 0,
+            "blocks": (),
+            "bottleneck": 1,
             **fields,
         }
         path = tmp_path / "config.py"
@@ -33,17 +36,40 @@ def config(tmp_path):
 
 
 def test_complexity_table_has_every_preset_and_the_paper(capsys):
-    assert command.main(["complexity"]) == 0
+    assert command.main(["complexity", "--no-time"]) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in list_models())
     assert "31.33  31.32" in printed
 
 
-def test_complexity_json(capsys):
-    assert command.main(["complexity", "--json", "--size", "64"]) == 0
-    models = json.loads(capsys.readouterr().out)
-    assert [model["name"] for model in models] == list_models()
-    assert all(model["params"] > 0 and model["macs"] > 0 for model in models)
+def test_complexity_json(capsys, monkeypatch):
+    names = ["sevnet_xs", "unet_relu_xs"]
+    monkeypatch.setattr(models, "list_models", lambda: names)
+    argv = ["complexity", "--json", "--size", "64", "--no-time"]
+    assert command.main(argv) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [model["name"] for model in found] == names
+    assert all(model["params"] > 0 and model["macs"] > 0 for model in found)
+
+
+def test_complexity_times_every_preset_unless_told_not_to(capsys, monkeypatch):
+    """How it is timed is tested beside the function."""
+    monkeypatch.setattr(complexity, "measure_seconds", lambda *_: 0.123)
+    monkeypatch.setattr(models, "list_models", lambda: ["sevnet_xs"])
+    for more, expected in (([], "123"), (["--no-time"], "-")):
+        assert command.main(["complexity", "--size", "16", *more]) == 0
+        assert capsys.readouterr().out.split()[-1] == expected
+
+
+@pytest.mark.parametrize("name", [n for n in commands.COMMANDS if n != "complexity"])
+def test_results_go_to_a_file_of_the_commands_name(name):
+    """Unless told otherwise, and if it is a figure, to one that can be drawn."""
+    module = importlib.import_module(f"sevnet_jax.evaluation.commands.{name}")
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    default = parser.get_default("out")
+    assert default.removesuffix(".png") == f"runs/{name}"
+    assert default.endswith(".png") == (name != "table")
 
 
 def run_equivariance(config, tmp_path, *more):
@@ -59,14 +85,14 @@ def test_equivariance_of_a_model_that_keeps_the_law(config, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert code == 0
     assert "The law holds" in printed
-    assert "encoder_0_block_0" in printed
+    assert "bottleneck_block_0" in printed
     assert figure.stat().st_size > 1000
 
 
 def test_equivariance_of_a_broken_model_names_the_culprit(config, tmp_path, capsys):
     code, _ = run_equivariance(config(gate="elu"), tmp_path)
     assert code == 1
-    assert "encoder_0_block_0/activate" in capsys.readouterr().out
+    assert "bottleneck_block_0/activate" in capsys.readouterr().out
 
 
 def test_equivariance_json_in_bfloat16(config, tmp_path, capsys):

@@ -59,13 +59,14 @@ def train_file(files, tmp_path):
 
     def run(name):
         (tmp_path / f"{name}.py").write_text(files[name])
+        small = () if name == "my_network" else ("--config.model.blocks=()",)
         code = train.main(
             [
                 *("--config", str(tmp_path / f"{name}.py")),
                 *("--workdir", str(tmp_path / "run"), "--config.steps=2"),
                 *("--config.data.batch_size=2", "--config.data.patch_size=16"),
                 *("--config.watch.images=1", "--config.watch.size=16"),
-                *("--config.model.width=4",),
+                *("--config.model.width=4", *small),
             ]
         )
         assert code == 0
@@ -122,7 +123,7 @@ def test_what_is_not_remembered_is_asked_for(
 def test_the_block_of_the_page_tiled_equals_the_whole(train_file, rng):
     """It holds a convolution that no name tells of: its reach is measured."""
     weights = load_named(train_file("my_block"))
-    plain = sevnet_jax.create_model("sevnet_s", gate="relu", width=4)
+    plain = sevnet_jax.create_model("sevnet_s", gate="relu", width=4, blocks=())
     assert weights.model.reach > plain.reach
     image = rng.uniform(size=(2 * weights.model.reach + 64, 16, 3)).astype("float32")
     whole = Denoiser(weights)(image)
@@ -131,7 +132,9 @@ def test_the_block_of_the_page_tiled_equals_the_whole(train_file, rng):
 
 
 def test_the_block_of_the_page_keeps_the_law(files, tmp_path):
-    (tmp_path / "my_block.py").write_text(files["my_block"])
+    shallow = files["my_block"].replace('"width": 16', '"width": 4, "blocks": ()')
+    assert shallow != files["my_block"]
+    (tmp_path / "my_block.py").write_text(shallow)
     argv = ["--out", str(tmp_path / "a.png"), "--config", str(tmp_path / "my_block.py")]
     assert commands.main(["equivariance", "--size", "8", *argv]) == 0
 

@@ -9,6 +9,7 @@ from sevnet_jax.evaluation.complexity import (
     count_macs,
     count_params,
     measure_complexity,
+    measure_seconds,
 )
 from sevnet_jax.models import ops
 
@@ -79,6 +80,11 @@ def test_the_other_presets_meet_their_plan():
     small = measure_complexity("sevnet_s", create_model("sevnet_s"))
     assert small.macs_per_pixel <= 250e3
     assert small.params < 4e6
+
+
+def test_the_time_is_that_of_a_forward_pass():
+    model = create_model("sevnet_s", width=4, blocks=(), bottleneck=1)
+    assert 0 < measure_seconds(model, size=16) < 60
 
 
 def test_params_of_real_arrays_equal_those_of_shapes(draw_params):

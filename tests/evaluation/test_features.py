@@ -14,6 +14,8 @@ from sevnet_jax.models import create_model
 from sevnet_jax.weights import load_weights
 from studies.ablation.rows import ABLATIONS
 
+extract = jax.jit(features.extract, static_argnums=0)
+
 
 @pytest.fixture
 def image(rng):
@@ -32,16 +34,18 @@ def open_row(write_weights):
 
 @pytest.mark.parametrize("remat", [False, True])
 def test_features_are_the_output_of_the_last_decoder_block(open_row, image, remat):
-    found = open_row(blocks=(2, 1), stem=1)
-    _, state = found.model.apply(
-        found.params,
-        image[None],
-        capture_intermediates=lambda module, _: module.name == "decoder_0_block_1",
-        mutable=["intermediates"],
-    )
+    found = open_row(blocks=(2,), stem=1)
+    _, state = jax.jit(
+        lambda params, x: found.model.apply(
+            params,
+            x,
+            capture_intermediates=lambda module, _: module.name == "decoder_0_block_1",
+            mutable=["intermediates"],
+        )
+    )(found.params, image[None])
     (expected,) = jax.tree.leaves(state)
     model = found.model.clone(remat=remat)
-    extracted = features.extract(model, found.params, image[None])
+    extracted = extract(model, found.params, image[None])
     assert extracted.shape == (1, 16, 20, 4)
     np.testing.assert_allclose(extracted, expected, rtol=1e-5, atol=1e-6)
 
@@ -51,8 +55,8 @@ def test_a_wrapped_network_has_features_too(open_row, image):
     inner, params = found.model.unwrap(found.params)
     standard = (image - image.mean()) / image.std()
     np.testing.assert_allclose(
-        features.extract(found.model, found.params, image[None]),
-        features.extract(inner, params, standard[None]),
+        extract(found.model, found.params, image[None]),
+        extract(inner, params, standard[None]),
         rtol=1e-4,
         atol=1e-5,
     )
@@ -68,13 +72,13 @@ def test_a_stage_without_blocks_hands_on_its_skip(draw_params, image):
         mutable=["intermediates"],
     )
     head, up = jax.tree.leaves(state)
-    extracted = features.extract(model, params, image[None])
+    extracted = extract(model, params, image[None])
     np.testing.assert_allclose(extracted, head + up, rtol=1e-5, atol=1e-6)
 
 
 def test_padding_is_left_out(open_row, image):
     found = open_row()
-    extracted = features.extract(found.model, found.params, image[None, :13, :15])
+    extracted = extract(found.model, found.params, image[None, :13, :15])
     assert extracted.shape == (1, 7, 8, 4)  # tokens of 2x2 pixels
 
 
@@ -99,7 +103,7 @@ def test_cosines_are_of_all_features_and_of_their_means(open_row, image, rng):
     other = rng.random(image.shape, np.float32)
     found = features.study(weights, {"a": image, "b": other})
     a, b = (
-        np.asarray(features.extract(weights.model, weights.params, x[None]), float)
+        np.asarray(extract(weights.model, weights.params, x[None]), float)
         for x in (image, other)
     )
     expected = np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b))

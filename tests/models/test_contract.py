@@ -19,7 +19,7 @@ SMALL = {
     for family in ("sevnet", "baseline", "translator")
     for name in list_models(family)
 }
-QUICK = ("sevnet_xs", "unet_relu_xs", "translator_s")
+QUICK = ("sevnet_xs", "unet_relu_xs")
 
 
 def in_time(names):

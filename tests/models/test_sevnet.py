@@ -38,8 +38,15 @@ def bind(model, params):
 
 @every_preset
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_network_is_homogeneous(draw_params, rng, name, dtype):
-    model = small(name, dtype=dtype)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"blocks": (1,), "bottleneck": 1}, id="shallow"),
+        pytest.param({}, marks=pytest.mark.slow, id="deep"),
+    ],
+)
+def test_network_is_homogeneous(draw_params, rng, name, dtype, fields):
+    model = small(name, dtype=dtype, **fields)
     x = jnp.asarray(rng.uniform(size=(1, 13, 18, 3)), "float32")
     fn = bind(model, draw_params(model, x))
     # Tokens of 4 channels are ill-conditioned: some of these networks turn bfloat16's
@@ -204,7 +211,7 @@ def test_the_ablations_are_those_of_the_papers_table():
 
 def test_a_flat_image_keeps_the_law(draw_params):
     """What is left of it after its mean is rounding: the law holds for that too."""
-    fn = bind(tiny(), draw_params(tiny(), jnp.zeros((1, 8, 8, 3))))
+    fn = bind(single(), draw_params(single(), jnp.zeros((1, 8, 8, 3))))
     for value in (0.0, 0.3, 128 / 255):
         x = jnp.full((1, 8, 8, 3), value)
         equivariance.assert_homogeneous(fn, x, scales=(2.0**-30, 0.5, 2.0**40))
@@ -252,9 +259,9 @@ def test_remat_recomputes_and_precision_reaches_every_convolution():
 
 def test_zero_gives_zero_and_finite_gradients(draw_params):
     x = jnp.zeros((1, 8, 8, 3))
-    params = draw_params(tiny(), x)
-    chex.assert_trees_all_equal(bind(tiny(), params)(x), x)
-    total = lambda p, x: tiny().apply(p, x).sum()  # noqa: E731
+    params = draw_params(single(), x)
+    chex.assert_trees_all_equal(bind(single(), params)(x), x)
+    total = lambda p, x: single().apply(p, x).sum()  # noqa: E731
     grads = jax.jit(jax.grad(total, argnums=(0, 1)))(params, x)
     chex.assert_tree_all_finite(grads)
 
@@ -326,10 +333,14 @@ def test_a_model_says_what_it_is():
 
 
 @pytest.mark.parametrize(
-    "name", ["sevnet_xs", pytest.param("sevnet_s", marks=pytest.mark.slow)]
+    "fields",
+    [
+        {"width": 8, "blocks": (1,)},
+        pytest.param({}, marks=pytest.mark.slow),
+    ],
 )
-def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng, name):
-    model = create_model(name)
+def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng, fields):
+    model = create_model("sevnet_s", **fields)
     x = jnp.asarray(rng.uniform(size=(1, 32, 32, 3)), jnp.float32)
     params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), x)
     residual = jax.jit(model.apply)(params, x) - x

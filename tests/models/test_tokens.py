@@ -57,7 +57,10 @@ def gate_plainly(value, signal):
     return value * tokens.scale_by(signal, scale)
 
 
-PRODUCTS = [(tokens.modulate, modulate_plainly, 2), (tokens.gate, gate_plainly, 1)]
+PRODUCTS = [
+    (jax.jit(tokens.modulate), jax.jit(modulate_plainly), 2),
+    (jax.jit(tokens.gate), jax.jit(gate_plainly), 1),
+]
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def test_gradients_of_nearly_constant_tokens_too(draw, product, plainly, share):
     x = 1 + 1e-3 * draw()
     y = jnp.concatenate([1 + 1e-3 * draw()] * share, -1)
     slopes = [
-        jax.grad(lambda x, y, f=f: jnp.sin(f(x, y)).sum(), (0, 1))(x, y)
+        jax.jit(jax.grad(lambda x, y, f=f: jnp.sin(f(x, y)).sum(), (0, 1)))(x, y)
         for f in (product, plainly)
     ]
     for ours, theirs in zip(*slopes, strict=True):
@@ -102,7 +105,8 @@ def test_second_derivatives_are_those_of_the_formula(draw, product, plainly, sha
 
     def slope_norm(f):
         inner = jax.grad(lambda x, y: jnp.sin(f(x, y)).sum(), (0, 1))
-        return jax.grad(lambda x, y: sum(jnp.sum(s**2) for s in inner(x, y)), (0, 1))
+        total = lambda x, y: sum(jnp.sum(s**2) for s in inner(x, y))  # noqa: E731
+        return jax.jit(jax.grad(total, (0, 1)))
 
     chex.assert_trees_all_close(
         slope_norm(product)(x, y), slope_norm(plainly)(x, y), rtol=1e-3, atol=1e-3

@@ -11,7 +11,7 @@ from sevnet_jax import equivariance
 from sevnet_jax.models import NormalizationWrapper, create_model
 
 ROW_2F = {"normalization": "layer_norm", "gate": "gelu"}
-TINY = {"width": 4, "blocks": (1,), "bottleneck": 1, **ROW_2F}
+TINY = {"width": 4, "blocks": (), "bottleneck": 1, **ROW_2F}
 
 
 class Biased(nn.Module):
@@ -107,7 +107,7 @@ def test_a_homogeneous_network_is_local(draw_params):
 @pytest.mark.parametrize(("design", "same"), [({}, True), (ROW_2F, False)])
 def test_a_homogeneous_network_is_wrapped_already(draw_params, x, design, same):
     """Its law takes the deviation out again; the mean it subtracts itself."""
-    size = {"width": 4, "blocks": (1,), "bottleneck": 1}
+    size = {"width": 4, "blocks": (), "bottleneck": 1}
     ours = create_model("sevnet_s", **size, **design)
     wrapped = create_model("sevnet_s", **size, **design, wrapped=True)
     variables = draw_params(ours, x)
@@ -137,5 +137,5 @@ def test_presets_are_wrapped_by_name():
     model = create_model("sevnet_s", **TINY, wrapped=True)
     assert isinstance(model, NormalizationWrapper)
     assert model.inner == create_model("sevnet_s", **TINY, centre="none")
-    assert (model.channels, model.multiple) == (3, 4)
+    assert (model.channels, model.multiple) == (3, 2)
     assert model.with_fields(precision="highest").inner.precision == "highest"

@@ -137,6 +137,7 @@ def test_a_translator_goes_on_where_it_was_stopped(recipe, tmp_path):
     chex.assert_trees_all_equal(first, second)
 
 
+@pytest.mark.slow
 def test_a_step_leaves_the_denoiser_as_it_is(recipe, objective, rng):
     frozen = jax.device_put(objective.frozen)
     before = jax.tree.map(np.array, frozen)
