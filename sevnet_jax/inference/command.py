@@ -3,14 +3,22 @@
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 
 import jax
 import numpy as np
+from tqdm import tqdm
 
 from sevnet_jax import images
 from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
-from sevnet_jax.inference.denoiser import SYMMETRIES, TRANSLATOR, Denoiser, load
+from sevnet_jax.inference.denoiser import (
+    SYMMETRIES,
+    TRANSLATOR,
+    Denoiser,
+    Progress,
+    load,
+)
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
 from sevnet_jax.runtime import use_compilation_cache
 
@@ -85,7 +93,7 @@ def restore_file(
         strength=args.strength,
         ensemble=args.ensemble,
         fast=args.fast,
-        progress=Bar(args, prefix + job.source.name),
+        progress=make_bar(args, prefix + job.source.name),
     )
     images.write_picture(job.target, restored, picture)
     seconds = time.perf_counter() - began
@@ -105,33 +113,15 @@ def announce(
         say(args, f"{name}: {count / 1e6:.0f} megapixels, about {seconds:.0f} s")
 
 
-class Bar:
-    """Says how long the rest will take, on a terminal all the time, else once.
+def make_bar(args: argparse.Namespace, name: str) -> Progress:
+    """Returns what shows the progress of an image of several parts, on a terminal."""
 
-    The first part does not count: it is compiled for.
-    """
-
-    def __init__(self, args: argparse.Namespace, name: str):
-        self._args, self._name = args, name
-
-    def __call__(self, items):
+    def show(items: Iterable) -> Iterable:
         items = list(items)
-        live = sys.stderr.isatty() and not self._args.quiet and len(items) > 1
-        began = time.perf_counter()
-        for done, item in enumerate(items):
-            text = f"{self._name}: {done} of {len(items)} parts"
-            if done == 1:
-                began = time.perf_counter()
-            if done > 1:
-                left = (time.perf_counter() - began) / (done - 1) * (len(items) - done)
-                text += f", about {left:.0f} s left"
-            if live:
-                print(f"\r{text:<78}", end="", file=sys.stderr)
-            elif done == 2:
-                say(self._args, text)
-            yield item
-        if live:
-            print("\r" + " " * 78 + "\r", end="", file=sys.stderr)
+        hidden = True if args.quiet or len(items) == 1 else None
+        return tqdm(items, desc=name, unit="part", leave=False, disable=hidden)
+
+    return show
 
 
 def complain(text: str) -> None:
