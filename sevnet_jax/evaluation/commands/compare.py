@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the square to enlarge (where the photo varies most)",
     )
     parser.add_argument("--seed", type=arguments.whole_number(0), default=0)
-    parser.add_argument("--out", default="runs/png", help="the figure")
+    parser.add_argument("--out", default="runs/compare.png", help="the figure")
 
 
 def run(args: argparse.Namespace) -> int:

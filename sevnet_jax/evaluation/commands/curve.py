@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limit", type=arguments.whole_number(1), help="images")
     parser.add_argument("--seed", type=arguments.whole_number(0), default=0)
-    parser.add_argument("--out", default="runs/png", help="the figure")
+    parser.add_argument("--out", default="runs/curve.png", help="the figure")
     parser.add_argument("--json", metavar="FILE", help="every score, as JSON")
 
 

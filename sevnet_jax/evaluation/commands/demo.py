@@ -74,7 +74,7 @@ def draw(pictures: list[tuple], out: Path) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", default="samples", help="their folder (samples)")
     parser.add_argument("--weights", help="a file; without: the bundled ones")
-    parser.add_argument("--out", default="runs/png", help="the picture")
+    parser.add_argument("--out", default="runs/demo.png", help="the picture")
 
 
 def run(args: argparse.Namespace) -> int:

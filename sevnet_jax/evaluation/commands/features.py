@@ -203,7 +203,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"side of the central part that is studied ({SIZE})",
     )
     parser.add_argument("--seed", type=whole_number(0), default=0)
-    parser.add_argument("--out", default="runs/png", help="the figure")
+    parser.add_argument("--out", default="runs/features.png", help="the figure")
     parser.add_argument("--json", metavar="FILE", help="the similarities, as JSON")
 
 
