@@ -24,10 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     found = []
+    rivals = models.list_models("rival")
     for name in models.list_models():
         model = models.create_model(name)
         counted = complexity.measure_complexity(name, model, args.size)
-        if not args.no_time:
+        if not args.no_time and name not in rivals:  # minutes each
             seconds = complexity.measure_seconds(model, args.size)
             counted = dataclasses.replace(counted, seconds=seconds)
         found.append(counted)
