@@ -34,6 +34,24 @@ alone (indices, labels) is NumPy, made when traced; large tables, such as masks,
 compared inside the program. Stochastic depth and drop-out are left out.
 """
 
-from sevnet_jax.models.rivals import nafnet, restormer
+from sevnet_jax.models.rivals import (
+    akdt,
+    crwkv,
+    grl,
+    nafnet,
+    restormer,
+    swinir,
+    uformer,
+    xformer,
+)
 
-__all__ = ["nafnet", "restormer"]
+__all__ = [
+    "akdt",
+    "crwkv",
+    "grl",
+    "nafnet",
+    "restormer",
+    "swinir",
+    "uformer",
+    "xformer",
+]
