@@ -20,7 +20,9 @@ COMMANDS = (
     "complexity",
     "noise",
     "demo",
+    "import",
 )
+MODULES = {"import": "import_weights"}  # where the name is no module's
 MOVED = {
     "ablation": "python -m studies.ablation.table",
     "study": "python -m studies.ablation.report",
@@ -39,7 +41,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="eval.py", description=DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        module = importlib.import_module(f"sevnet_jax.evaluation.commands.{name}")
+        place = MODULES.get(name, name)
+        module = importlib.import_module(f"sevnet_jax.evaluation.commands.{place}")
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         command.set_defaults(run=module.run)
         module.add_arguments(command)

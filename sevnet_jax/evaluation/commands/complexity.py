@@ -9,12 +9,18 @@ from sevnet_jax import models
 from sevnet_jax.evaluation import complexity, report
 from sevnet_jax.evaluation.commands.arguments import whole_number
 
-HELP = "parameters, MACs and time of every preset, beside the paper's"
+HELP = "parameters, MACs and time of networks, beside the paper's table"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", type=whole_number(1), default=256, help="image side (256)"
+    )
+    parser.add_argument(
+        "--model",
+        nargs="+",
+        metavar="NAME",
+        help="networks by name (default: those of the paper's table, and ours)",
     )
     parser.add_argument(
         "--no-time", action="store_true", help="only count: seconds, not a minute"
@@ -24,11 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     found = []
-    rivals = models.list_models("rival")
-    for name in models.list_models():
+    for name in args.model or list_rows():
         model = models.create_model(name)
         counted = complexity.measure_complexity(name, model, args.size)
-        if not args.no_time and name not in rivals:  # minutes each
+        if not args.no_time:
             seconds = complexity.measure_seconds(model, args.size)
             counted = dataclasses.replace(counted, seconds=seconds)
         found.append(counted)
@@ -38,6 +43,14 @@ def run(args: argparse.Namespace) -> int:
     print(f"One image of {args.size}x{args.size}, MACs of all convolutions:")
     print(format_table(found))
     return 0
+
+
+def list_rows() -> list[str]:
+    """Returns the networks of the paper's table, then the other ones of ours."""
+    known = models.list_models()
+    ours = [name for name in known if name not in models.list_models("rival")]
+    paper = [name for name in complexity.PAPER if name in known]
+    return [*paper, *(name for name in ours if name not in paper)]
 
 
 def format_table(counted: Sequence[complexity.Complexity]) -> str:

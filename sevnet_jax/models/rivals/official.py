@@ -151,6 +151,14 @@ def unwrap(network: Network, state: Mapping[str, Any]) -> dict[str, Any]:
     return bare
 
 
+def list_keys(network: Network) -> dict[str, tuple[int, ...]]:
+    """Returns the official keys of a network's parameters, and their shapes."""
+    return {
+        _name_key(path): _official_shape(path, leaf.shape)
+        for path, leaf in _list_parameters(network).items()
+    }
+
+
 def match(
     network: Network, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[tuple[str, ...], tuple[int, ...]]]:
