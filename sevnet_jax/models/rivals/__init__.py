@@ -36,10 +36,14 @@ compared inside the program. Stochastic depth and drop-out are left out.
 
 from sevnet_jax.models.rivals import (
     akdt,
+    cgnet,
     crwkv,
+    esc,
     grl,
+    mhnet,
     nafnet,
     restormer,
+    sadnet,
     swinir,
     uformer,
     xformer,
@@ -47,10 +51,14 @@ from sevnet_jax.models.rivals import (
 
 __all__ = [
     "akdt",
+    "cgnet",
     "crwkv",
+    "esc",
     "grl",
+    "mhnet",
     "nafnet",
     "restormer",
+    "sadnet",
     "swinir",
     "uformer",
     "xformer",

@@ -27,11 +27,16 @@ class NAFBlock(nn.Module):
         y = gate(Conv(2 * c, groups=2 * c, name="conv2")(y))
         y *= Conv(c, 1, name="sca.1")(pool_mean(y, self.pool))
         y = Conv(c, 1, name="conv3")(y)
-        x += scale_channels(self, "beta", y)
-        y = LayerNorm(EPS, name="norm2")(x)
-        y = gate(Conv(2 * c, 1, name="conv4")(y))
-        y = Conv(c, 1, name="conv5")(y)
-        return x + scale_channels(self, "gamma", y)
+        return add_gated_map(self, x + scale_channels(self, "beta", y))
+
+
+def add_gated_map(module: nn.Module, x: Array) -> Array:  # [..., C] -> [..., C]
+    """`x` plus a gated map of normalised x: the second half of a block. No degree."""
+    c = x.shape[-1]
+    y = LayerNorm(EPS, name="norm2")(x)
+    y = gate(Conv(2 * c, 1, name="conv4")(y))
+    y = Conv(c, 1, name="conv5")(y)
+    return x + scale_channels(module, "gamma", y)
 
 
 def gate(x: Array) -> Array:  # [..., 2C] -> [..., C]

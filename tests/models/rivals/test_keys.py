@@ -25,6 +25,7 @@ FOLDER = Path(os.environ.get("SEVNET_ZOO", make_golden.HERE)) / "keys"
 FULL_SIZE = {
     "akdt": ("akdt", 11_428_355, 59.6868),
     "cgnet": ("cgnet", 185_383_313, 114.0128),
+    "cgnet_sidd": (None, 119_223_063, 61.7131),
     "crwkv": ("crwkv", 21_083_763, 113.3878),
     "esc": ("esc", 941_535, 164.5740),
     "grl": ("grl", 5_112_903, 353.730),
