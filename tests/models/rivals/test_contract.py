@@ -18,7 +18,7 @@ compile_fast = functools.partial(jax.jit, compiler_options=test_golden.FAST)
 
 
 @every_rival
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_any_size_and_type(name, channels):
     network = create_model(f"{name}_xs", channels=channels)
     assert network.reach is None or network.reach % network.multiple == 0
@@ -26,7 +26,7 @@ def test_any_size_and_type(name, channels):
     params = jax.eval_shape(network.init, jax.random.key(0), image)
     for leaf in jax.tree.leaves(params):
         assert leaf.dtype == jnp.float32
-    for sides, dtype in (((1, 1), "float32"), ((3, 21), "bfloat16")):
+    for sides, dtype in (((3, 21), "bfloat16"),):  # 1x1 float32: just traced
         image = jax.ShapeDtypeStruct((2, *sides, channels), dtype)
         restored = jax.eval_shape(network.apply, params, image)
         assert (restored.shape, restored.dtype) == (image.shape, image.dtype)

@@ -45,8 +45,6 @@ FAST = {  # to compile, which takes longer here than to run
 def load(stem):
     """The network, its variables, and the golden's arrays, channels last."""
     name = stem.split("_")[0]
-    if name not in official.list_originals():
-        pytest.skip(f"{name} is not built yet")
     config, params, arrays = make_golden.read(FOLDER / f"{stem}.npz")
     network = official.build(name, config)
     arrays = {
@@ -109,19 +107,16 @@ def find_module(found, name):
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_the_numbers_are_the_originals(stem):
+def test_the_numbers_are_the_originals_and_no_others(stem):
     _, variables, arrays, _ = load(stem)
     outputs = {name for name in arrays if name.startswith("output")} - OTHERS
     assert outputs <= FIELDS.keys()
+    tolerance = TOLERANCES.get(stem, 2e-5)
     for output in sorted(outputs):
         error = measure_error(stem, output, variables)
-        if error > TOLERANCES.get(stem, 2e-5):
+        if error > tolerance:
             pytest.fail(f"{output} is off by {error:.1e}; {locate(stem, variables)}")
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_a_hundredth_more_in_any_layer_is_noticed(stem):
-    _, variables, _, _ = load(stem)
+    # The control, here since the program is compiled: a hundredth more in some layers.
     paths = [*traverse_util.flatten_dict(variables)]
     for path in paths[:: len(paths) // 3]:
         flat = traverse_util.flatten_dict(variables)
@@ -129,7 +124,7 @@ def test_a_hundredth_more_in_any_layer_is_noticed(stem):
         ripple = np.cos(np.arange(flat[path].size)).reshape(flat[path].shape)
         flat[path] = 1.01 * flat[path] + 0.01 * ripple.astype("f4")
         error = measure_error(stem, "output", traverse_util.unflatten_dict(flat))
-        assert error > 10 * TOLERANCES.get(stem, 2e-5), path
+        assert error > 5 * tolerance, path
 
 
 def test_the_tanh_form_of_gelu_is_noticed(monkeypatch):
