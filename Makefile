@@ -14,21 +14,22 @@ demo: $(VENV)/.core  ## set up, then show the main result
 	$(RUN) eval.py demo --out runs/demo.png
 
 test: $(VENV)/.dev lint  ## set up, then lint and run the tests
-	$(RUN) -m pytest -n 2 -m "not slow"
+	$(RUN) -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/.dev  ## the long tests too
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 2 --dist loadfile
 
-lint: $(VENV)/.dev  ## check style without changing a file
+lint: $(VENV)/.dev  ## check style and types without changing a file
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
+	$(RUN) -m mypy
 
 format: $(VENV)/.dev  ## rewrite the files in the house style
 	$(RUN) -m ruff format .
 	$(RUN) -m ruff check --fix .
 
 clean:  ## remove what the other commands made
-	rm -rf $(VENV) runs build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 # A stamp file per set of packages: made anew when its requirements change.
 $(VENV)/.core: $(REQUIREMENTS)

@@ -1,9 +1,13 @@
 """Strict JAX for every test, and random parameters that cost no compilation."""
 
+import gc
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+
+# Before JAX starts: what is wrong with two devices only is noticed here.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
 import hypothesis
 import jax
@@ -18,6 +22,7 @@ TINY = {"width": 4, "blocks": (1,), "bottleneck": 1}
 ROOT = Path(__file__).resolve().parent
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
 # Test processes share what they compile, and a second run finds it.
 jax.config.update("jax_compilation_cache_dir", str(ROOT / ".pytest_cache" / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
@@ -31,19 +36,30 @@ def project() -> Path:
     return ROOT
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _drop_programs():
+    """What a module has compiled is dropped after it, or memory only grows."""
+    yield
+    jax.clear_caches()
+    gc.collect()
+
+
 @pytest.fixture(scope="session")
-def image_sets(project) -> Path:
-    """The folder of public image sets, named by SEVNET_DATA or found nearby."""
-    path = Path(os.environ.get("SEVNET_DATA", project.parent / "shared" / "data"))
+def image_sets() -> Path:
+    """The folder of public image sets that SEVNET_DATA names."""
+    name = os.environ.get("SEVNET_DATA")
+    if not name:
+        pytest.skip("needs the public image sets; set SEVNET_DATA to their folder")
+    path = Path(name)
     if not path.is_dir():
-        pytest.skip(f"needs image sets; {path} is not there, set SEVNET_DATA")
+        pytest.skip(f"needs the public image sets; SEVNET_DATA={name} is no folder")
     return path
 
 
 @pytest.fixture
 def _standard_promotion():
-    """Optax mixes types; our own models are strict."""
-    with jax.numpy_dtype_promotion("standard"):
+    """Optax mixes types and ranks; our own models are strict."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
 

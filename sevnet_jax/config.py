@@ -62,8 +62,10 @@ def recall(known: Mapping[str, str] | None) -> bool:
 
     `known` is what `remember` returned then.
     """
-    note = _find_note(known["sha256"]) if known else None
-    if note is None or not note.is_file():
+    if not known:
+        return False
+    note = _find_note(known["sha256"])
+    if not note.is_file():
         return False
     path = Path(note.read_text())
     if not path.is_file() or _hash(path) != known["sha256"]:

@@ -14,7 +14,7 @@ def check_writable(path: str | Path, what: str) -> None:
         raise ValueError(f"cannot write the {what} {str(path)!r}")
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a temporary file beside `path`, then puts it in place.
 
     The temporary file keeps the ending of `path`, by which many writers choose their

@@ -20,7 +20,8 @@ def use_compilation_cache() -> Path | None:
     JAX_COMPILATION_CACHE_DIR names another folder, as everywhere in JAX. Where none
     can be made, programs are compiled each time.
     """
-    folder = jax.config.jax_compilation_cache_dir
+    # JAX makes the attributes of its config at run time.
+    folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if not folder:
         folder = str(find_user_cache() / "xla")
         try:

@@ -162,7 +162,7 @@ def join(translator: Weights, denoiser: Weights) -> Weights:
             f"{denoiser.sha256[:12]}"
         )
     return Weights(
-        Translated(translator.model, denoiser.model),
+        Translated.of(translator.model, denoiser.model),
         Translated.join(translator.params, denoiser.params),
         {"name": f"{denoiser.config['name']} after {translator.config['name']}"},
         {

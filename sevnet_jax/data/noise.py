@@ -11,6 +11,7 @@ A new law is a dataclass here and a line in `FIXED` or `MAKERS`.
 import dataclasses
 import math
 import operator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -171,26 +172,26 @@ Law = Gaussian | Speckle | Poisson | Mixture | Variant | isp.Isp
 
 # The names that `parse` knows: laws without a level, and makers from the text after
 # the colon.
-FIXED = {
+FIXED: dict[str, Law] = {
     "mixture": Mixture(),
     **{f"variant{i}": Variant(i) for i in (1, 2, 3)},
     **{f"variant{i}*": Variant(i, "laplace") for i in (1, 2, 3)},
     "isp": isp.Isp(),
 }
-MAKERS = {
-    "gaussian": lambda text: Gaussian(*_numbers(text, most=2)),
-    "speckle": lambda text: Speckle(*_numbers(text)),
-    "speckle*": lambda text: Speckle(*_numbers(text), "laplace"),
-    "poisson": lambda text: Poisson(*_numbers(text)),
+MAKERS: dict[str, Callable[[str], Law]] = {
+    "gaussian": lambda text: Gaussian(*_numbers(text)),
+    "speckle": lambda text: Speckle(float(text)),
+    "speckle*": lambda text: Speckle(float(text), "laplace"),
+    "poisson": lambda text: Poisson(float(text)),
     "isp": lambda text: isp.Isp(curves=text),
 }
 
 
-def _numbers(text: str, most: int = 1) -> list[float]:
+def _numbers(text: str) -> list[float]:
     try:
         return [float(text)]  # first as a whole: "-5" is a number, not a range
     except ValueError:
-        return [float(part) for part in text.split("-", most - 1)]
+        return [float(part) for part in text.split("-", 1)]
 
 
 def parse(name: str) -> Law:

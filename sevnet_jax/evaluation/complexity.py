@@ -108,16 +108,16 @@ def _count_equation(equation: core.JaxprEqn) -> int:
     params = equation.params
     match equation.primitive.name:
         case "conv_general_dilated":
-            kernel = equation.invars[1].aval.shape
-            outputs = math.prod(equation.outvars[0].aval.shape)
+            kernel = _shape(equation.invars[1])
+            outputs = math.prod(_shape(equation.outvars[0]))
             features = kernel[params["dimension_numbers"].rhs_spec[0]]
             holes = math.prod(params["lhs_dilation"])
             return outputs * math.prod(kernel) // features // holes
         case "dot_general":
             (contracted, _), _ = params["dimension_numbers"]
-            left = equation.invars[0].aval.shape
+            left = _shape(equation.invars[0])
             depth = math.prod(left[axis] for axis in contracted)
-            return math.prod(equation.outvars[0].aval.shape) * depth
+            return math.prod(_shape(equation.outvars[0])) * depth
         case "scan":
             return params["length"] * sum(map(_count, _inner_jaxprs(params)))
         case "cond":
@@ -127,6 +127,11 @@ def _count_equation(equation: core.JaxprEqn) -> int:
                 raise ValueError("a while loop's MACs cannot be counted; use lax.scan")
             return 0
     return sum(map(_count, _inner_jaxprs(params)))
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    """Any: JAX's type of what a variable stands for knows no shape."""
+    return variable.aval.shape
 
 
 def _inner_jaxprs(params: dict[str, Any]) -> Iterator[core.Jaxpr]:

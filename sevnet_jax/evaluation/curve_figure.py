@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -48,7 +49,7 @@ def plot(curve: Curve) -> Figure:
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     axes = figure.subplots()
     names = [name for name in curve.psnr if name != NOISY]
-    styles = {
+    styles: dict[str, dict[str, Any]] = {
         NOISY: {
             "color": GREY,
             "linewidth": 1.2,

@@ -121,7 +121,7 @@ def open_classical(name: str) -> Method:
     """Returns a method by its name in METHODS, or by `module:function`."""
     if ":" in name:
         function, source = _import(name)
-        provenance = {"function": name, "source_sha256": source}
+        provenance: dict[str, Any] = {"function": name, "source_sha256": source}
         return Method(name, lambda noisy, _: function(noisy), provenance)
     if name not in METHODS:
         raise ValueError(

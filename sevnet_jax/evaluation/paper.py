@@ -9,8 +9,9 @@ The ablation's header says alpha = 60; its row 1a shows that 6 is meant.
 import csv
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
+from typing import Any
 
 # Of several tables with the same cell the first counts.
 TABLES = ("average", "levels", "laplace", "preliminary", "real")
@@ -52,7 +53,9 @@ class Cell:
 def load() -> tuple[Cell, ...]:
     """Returns all cells, table after table, in the order of the paper's rows."""
     path = resources.files("sevnet_jax.evaluation") / "paper_results.csv"
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    rows: Iterable[dict[str, Any]] = csv.DictReader(
+        path.read_text(encoding="utf-8").splitlines()
+    )
     return tuple(
         Cell(**{**row, "psnr": float(row["psnr"]), "ssim": float(row["ssim"])})
         for row in rows

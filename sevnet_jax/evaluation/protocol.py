@@ -41,7 +41,7 @@ class Score:
     def unflatten(cls, fields: Mapping[str, Any]) -> "Score":
         values = {name: fields[name] for name in metrics.METRICS}
         own = ("data", "image", "noise", "method")
-        return cls(*(fields[name] for name in own), values)
+        return cls(**{name: fields[name] for name in own}, values=values)
 
 
 @dataclasses.dataclass(frozen=True)

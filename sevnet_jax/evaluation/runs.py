@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import hashlib
 import io
 import json
@@ -176,7 +177,7 @@ def write_files(result: Run, folder: Path, files: Mapping[str, str]) -> None:
     """Writes texts by their names; then the run is finished."""
     for name, content in files.items():
         write_atomically(
-            folder / name, lambda part, text=content: part.write_text(text)
+            folder / name, functools.partial(Path.write_text, data=content)
         )
     result.progress.finish()
 

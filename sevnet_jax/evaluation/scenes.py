@@ -1,6 +1,7 @@
 """What is restored in a table: clean images under noises, or real noisy pairs."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -60,9 +61,7 @@ def from_folder(
             root.resolve().name,
             path.relative_to(root).as_posix(),
             noises,
-            lambda path=path, index=index: _read_and_add(
-                path, channels, noises, (seed, index)
-            ),
+            functools.partial(_read_and_add, path, channels, noises, (seed, index)),
             (path,),
             root.resolve(),
             len(files),
@@ -118,15 +117,15 @@ def from_pairs(spec: str, limit: int | None = None, channels: int = 3) -> list[S
         if root.parent == Path(second).resolve().parent:
             root = root.parent  # of .../CC/noisy and .../CC/clean the set is CC
     for pair in pairs:
-        sizes = [_read_size(path) for path in pair]
-        if None not in sizes and sizes[0] != sizes[1]:
-            raise ValueError(_describe_difference(*pair, *sizes))
+        first_size, second_size = (_read_size(path) for path in pair)
+        if first_size and second_size and first_size != second_size:
+            raise ValueError(_describe_difference(*pair, first_size, second_size))
     return [
         Scene(
             root.resolve().name,
             pair[0].absolute().relative_to(root.absolute()).as_posix(),
             (REAL,),
-            lambda pair=pair: _read_pair(*pair, channels),
+            functools.partial(_read_pair, *pair, channels),
             pair,
             root.resolve(),
             len(pairs),

@@ -94,7 +94,7 @@ def lay_out(
             canvas[top : top + rows_seen, left : left + columns_seen] = panel.pixels
             if panel.frame:
                 x, y, *size = panel.frame
-                _paint_frame(canvas, left + x, top + y, *size, panel.stroke)
+                _paint_frame(canvas, left + x, top + y, size[0], size[1], panel.stroke)
             if panel.caption:
                 captions.append((left, top - text // 4 - 3, panel.caption))
             left += width + gap

@@ -74,8 +74,9 @@ def _add_averages(own: dict[tuple[str, str], Mapping[str, Any]]) -> None:
     """Adds the means over three levels that the paper's main table has."""
     for method in _unique(method for method, _ in own):
         for name, levels in AVERAGES.items():
-            found = [own.get((method, level)) for level in levels]
-            if all(found):
+            keys = [(method, level) for level in levels]
+            found = [own[key] for key in keys if key in own]
+            if len(found) == len(levels):
                 own[method, name] = {
                     "images": found[0]["images"],
                     "exact": sum(mean["exact"] for mean in found),

@@ -132,6 +132,8 @@ def study(weights: Weights, scenes: Sequence[Scene], shown: int = 0) -> Study:
             scores.setdefault(name, []).append(value)
         if number == shown:
             example = Example({**pixels, "reference": given.reference.clean}, psnr)
+    if example is None:
+        raise ValueError(f"there are {len(scenes)} pairs, so no number {shown + 1}")
     return Study(
         {name: average(found) for name, found in noises.items()},
         {name: float(np.mean(values)) for name, values in scores.items()},
@@ -178,7 +180,7 @@ def to_json(found: Study) -> dict[str, Any]:
 def draw(found: Study, crop: Crop, path: str | Path) -> None:
     """Writes histogram and spectrum, and below them crops of the example."""
     figure = Figure(figsize=(11, 5.7), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(1.15, 1))
+    (upper,), (lower,) = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.15, 1))
     left, right = upper.subplots(1, 2)
     middles = (EDGES[:-1] + EDGES[1:]) / 2
     left.plot(middles, gaussian_density(), color=IDEAL, linestyle="--", linewidth=1)

@@ -89,7 +89,7 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
 def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
     Image.MAX_IMAGE_PIXELS = None  # we have a limit of our own
     try:
-        image = Image.open(path, formats=FORMATS)
+        image: Image.Image = Image.open(path, formats=FORMATS)
     except Image.UnidentifiedImageError:
         raise Refused(f"not an image in one of {', '.join(FORMATS)} or TIFF") from None
     with image:
@@ -123,7 +123,7 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
         return Picture(np.asarray(image), **info, note=note)
 
 
-def _is_lossy(kind: str, path: Path) -> bool:
+def _is_lossy(kind: str | None, path: Path) -> bool:
     return kind == "JPEG" or (kind == "WEBP" and b"VP8L" not in path.read_bytes())
 
 

@@ -56,7 +56,7 @@ def _read_exactly(file: BinaryIO, head: bytes) -> np.ndarray | None:
         return imagecodecs.png_decode(file.read())
     if head[:4] in tiff.HEADS:
         with tifffile.TiffFile(file) as opened:
-            page = opened.pages[0]
+            page = opened.pages.first
             _check_size(page.imagewidth, page.imagelength)
             if page.dtype == np.uint16 or page.samplesperpixel > MOST_OF_PILLOW:
                 return _read_page(page)
@@ -67,7 +67,7 @@ def _read_exactly(file: BinaryIO, head: bytes) -> np.ndarray | None:
 
 
 def _read_page(page: tifffile.TiffPage) -> np.ndarray:
-    kind = page.photometric.name
+    kind = tiff.name_kind(page)
     if page.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"pixels are {page.dtype}, of unknown range")
     if kind not in ("MINISBLACK", "MINISWHITE", "RGB"):
@@ -133,7 +133,8 @@ def read_size(path: str | Path) -> tuple[int, int]:
     with open(path, "rb") as file:
         if file.read(4) in tiff.HEADS:
             with tifffile.TiffFile(path) as opened:
-                return opened.pages[0].imagelength, opened.pages[0].imagewidth
+                page = opened.pages.first
+                return page.imagelength, page.imagewidth
     with Image.open(path) as image:
         size = image.height, image.width
         if "exif" not in image.info:  # or a PNG would be decoded to look behind it

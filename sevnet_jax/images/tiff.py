@@ -23,16 +23,16 @@ DESCRIPTION, ICC = 270, 34675
 def read(path: Path, most_pixels: int) -> Picture:
     """Returns the image or the stack in a TIFF file."""
     with _watch_for_damage(), tifffile.TiffFile(path) as file:
-        page, series = file.pages[0], file.series[0]
+        page, series = file.pages.first, file.series[0]
         if len(file.series) > 1:
             raise Refused(f"a TIFF of {len(file.series)} different images; split it")
         count = math.prod(series.shape) // page.samplesperpixel
         check_size(page.imagewidth, count // page.imagewidth, most_pixels)
-        kind = page.photometric.name
+        kind = name_kind(page)
         colour = kind == "RGB" or (kind == "YCBCR" and page.compression in JPEG)
         if not colour and kind not in ("MINISBLACK", "MINISWHITE"):
             raise Refused(f"a TIFF of kind {kind}; convert it to grey or RGB first")
-        if page.bitspersample != 8 * page.dtype.itemsize:
+        if page.dtype is None or page.bitspersample != 8 * page.dtype.itemsize:
             raise Refused(f"a TIFF of {page.bitspersample} bit; convert it to 8 or 16")
         pixels, axes = series.asarray(), series.axes
         if kind == "MINISWHITE":
@@ -71,15 +71,29 @@ def read(path: Path, most_pixels: int) -> Picture:
         )
 
 
+def name_kind(page: tifffile.TiffPage) -> str:
+    """Returns what the pixels mean; a kind that nobody knows is a number."""
+    return getattr(page.photometric, "name", str(page.photometric))
+
+
+class _Collector(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
 @contextlib.contextmanager
 def _watch_for_damage() -> Iterator[None]:
     """Turns tifffile's word of pages that are not there into an error.
 
     It logs it and goes on without them; what else it logs is of no use to anybody.
     """
-    records: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.emit = records.append
+    handler = _Collector()
     logger = logging.getLogger("tifffile")
     propagates, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
@@ -88,7 +102,7 @@ def _watch_for_damage() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagates
-    for record in records:
+    for record in handler.records:
         if "page offset" in record.getMessage():
             raise Refused("a damaged image: some of its pages are missing")
 

@@ -146,7 +146,7 @@ class Denoiser:
                 "with fast=True (--fast)"
             )
         multiple = model.multiple
-        margin = FAST_MARGIN if fast else model.reach
+        margin = FAST_MARGIN if fast or model.reach is None else model.reach
         height, width, margin = (
             -(-length // multiple) * multiple for length in (height, width, margin)
         )

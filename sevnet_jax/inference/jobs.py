@@ -41,7 +41,8 @@ def find_jobs(
     if many and into and (into.is_file() or into.suffix.lower() in images.ENDINGS):
         raise ValueError(f"{into} is a file; several images need a folder")
     sources = {source.resolve() for source, _ in found}
-    jobs, taken = [], {}
+    jobs: list[Job] = []
+    taken: dict[Path, Path] = {}
     for source, base in found:
         inner = source.relative_to(base) if base else Path(source.name)
         if into is None:

@@ -52,7 +52,8 @@ class ConstantScaling(nn.Module):
         ops.check_features(x)
         channels = x.shape[-1]
         gain = self.param("gain", nn.initializers.ones, (channels,), jnp.float32)
-        return x * (gain / math.sqrt(channels)).astype(x.dtype)
+        scale = (gain / math.sqrt(channels)).astype(x.dtype)
+        return x * jnp.expand_dims(scale, range(x.ndim - 1))
 
 
 class NormalizedSelfModulator(nn.Module):
@@ -203,8 +204,13 @@ class SEVB(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        found = [probe.find_reach(make()) for make in self.parts.values()]
-        return None if None in found else 2 + sum(found)  # its own convolutions: 2
+        total = 2  # its own convolutions
+        for make in self.parts.values():
+            found = probe.find_reach(make())
+            if found is None:
+                return None
+            total += found
+        return total
 
     @property
     def keeps_the_law(self) -> bool:

@@ -24,7 +24,8 @@ def convolve(
             f"of shape {x.shape}"
         )
     # Asked for here: the gradient is traced later, when the context may have changed.
-    precision = jax.config.jax_default_matmul_precision
+    # (JAX makes the attributes of its config at run time.)
+    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
     return convolution.convolve(
         x, kernel.astype(x.dtype), stride, transposed, precision
     )

@@ -186,13 +186,17 @@ register("sevnet_s", SEVNet, width=48, blocks=(2, 2), bottleneck=1, stem=2)
 register("sevnet_xs", SEVNet, width=32, blocks=(1, 1), bottleneck=2, stem=2)
 
 # Lightweight translators of camera noise, see translator.py.
-_TRANSLATOR = {"network": SEVNet, "family": "translator", "bottleneck": 1}
+_TRANSLATOR: dict[str, Any] = {
+    "network": SEVNet,
+    "family": "translator",
+    "bottleneck": 1,
+}
 register("translator", **_TRANSLATOR, width=16, blocks=(1, 1, 1))
 register("translator_s", **_TRANSLATOR, width=32, blocks=(1, 1), stem=2)
 
 # The paper's Baseline: bias-free conv-ReLU-conv residual blocks; and at the parameters
 # and operations of sevnet_s and sevnet_xs.
-_BASELINE = {
+_BASELINE: dict[str, Any] = {
     "network": SEVNet,
     "family": "baseline",
     "normalization": "none",

@@ -24,6 +24,16 @@ class Translated(Network):
     translator: SEVNet
     denoiser: SEVNet
 
+    @classmethod
+    def of(cls, translator: Network, denoiser: Network) -> "Translated":
+        """Returns the two as one; ValueError unless both are bare SEVNets."""
+        if not isinstance(translator, SEVNet) or not isinstance(denoiser, SEVNet):
+            kinds = f"{type(translator).__name__} and {type(denoiser).__name__}"
+            raise ValueError(
+                f"translator and denoiser must be SEVNets, not wrapped, got {kinds}"
+            )
+        return cls(translator, denoiser)
+
     @staticmethod
     def join(translator: Any, denoiser: Any) -> dict[str, Any]:
         """Returns the variables of both, from those of each."""
@@ -51,10 +61,10 @@ class Translated(Network):
 
     @property
     def reach(self) -> int | None:
-        parts = (self.translator.reach, self.denoiser.reach)
-        if None in parts:
+        before, behind = self.translator.reach, self.denoiser.reach
+        if before is None or behind is None:
             return None
-        return -(-sum(parts) // self.multiple) * self.multiple
+        return -(-(before + behind) // self.multiple) * self.multiple
 
     @property
     def told(self) -> tuple[str, ...]:

@@ -81,13 +81,13 @@ class Checkpoints:
 
     def _prune(self) -> None:
         steps = list_steps(self._folder)
-        scores = {s: read_manifest(self._folder / str(s)).get("score") for s in steps}
-        scored = [s for s in steps if scores[s] is not None]
+        found = {s: read_manifest(self._folder / str(s)).get("score") for s in steps}
+        scores = {s: score for s, score in found.items() if score is not None}
         keep = set(steps[-self._keep_last :])
         if self._keep_every:
             keep |= {step for step in steps if step % self._keep_every == 0}
-        if scored:
-            keep.add(max(scored, key=lambda step: scores[step]))
+        if scores:
+            keep.add(max(scores, key=lambda step: scores[step]))
         for step in set(steps) - keep:
             # Renamed first: a folder that is half deleted must not look whole.
             gone = self._folder / f"{step}.part"

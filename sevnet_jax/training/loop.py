@@ -5,10 +5,12 @@ import dataclasses
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
+from jax import stages
 
 from sevnet_jax import config, weights
 from sevnet_jax.data import pipeline
@@ -136,7 +138,7 @@ def make_batches(
 def _run(
     recipe: Recipe,
     state: TrainState,
-    step_fn: Callable,
+    step_fn: stages.Wrapped,
     batches: Iterator[dict[str, jax.Array]],
     frozen,
     monitor: Monitor,
@@ -148,7 +150,7 @@ def _run(
     start, last = int(state.step), recipe.steps
     batch = next(batches)
     began = time.perf_counter()
-    step_fn = step_fn.lower(state, batch, frozen).compile()
+    compiled = step_fn.lower(state, batch, frozen).compile()
     monitor.say(f"compiled the step in {time.perf_counter() - began:.1f} s")
     monitor.start_clock()
     traced = range(min(start + WARM_AFTER, last), last)[:TRACED] if trace else range(0)
@@ -182,7 +184,7 @@ def _run(
             monitor.say(f"profile of {len(traced)} steps: {trace}")
         # Python looks at a step while the devices are busy with the next one.
         previous = report
-        state, report = step_fn(state, batch, frozen)
+        state, report = compiled(state, batch, frozen)
         if previous is not None:
             look(step - 1, previous)
         ask = jax.process_count() == 1 or step % ASK_EVERY == 0
@@ -211,7 +213,7 @@ def _run(
 def catch_signals() -> Iterator[threading.Event]:
     """Notes SIGTERM and SIGINT in an event; a second one acts as usual."""
     noted = threading.Event()
-    old = {}
+    old: dict[int, Any] = {}
 
     def note(number, frame):
         noted.set()
@@ -223,5 +225,5 @@ def catch_signals() -> Iterator[threading.Event]:
     try:
         yield noted
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        for caught, handler in old.items():
+            signal.signal(caught, handler)

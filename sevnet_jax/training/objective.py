@@ -5,7 +5,7 @@ from typing import Any
 import jax
 from jax import Array
 
-from sevnet_jax.models import NormalizationWrapper, Translated
+from sevnet_jax.models import Translated
 from sevnet_jax.training import losses
 from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.weights import Weights, load_denoiser
@@ -32,7 +32,8 @@ class Objective:
         return self.distance(restored, batch["clean"])
 
     def restore(self, params: Any, frozen: Any, noisy: Array) -> Array:
-        return self.model.apply(params, noisy)
+        # Flax's type has the tuple that comes with mutable variables only.
+        return self.model.apply(params, noisy)  # type: ignore[return-value]
 
 
 class Translation(Objective):
@@ -44,11 +45,8 @@ class Translation(Objective):
     def __init__(self, recipe: Recipe):
         super().__init__(recipe)
         self.denoiser = load_denoiser(recipe.denoiser)
-        for model in (self.model, self.denoiser.model):
-            if isinstance(model, NormalizationWrapper):
-                raise ValueError("translator and denoiser cannot be wrapped networks")
         self.frozen = self.denoiser.params
-        self.whole = Translated(self.model, self.denoiser.model)
+        self.whole = Translated.of(self.model, self.denoiser.model)
         self.recipe = recipe
 
     def _run(self, params, frozen, noisy):

@@ -21,7 +21,7 @@ def connect(
     """
     explicit = (coordinator, processes, number)
     if any(value is not None for value in explicit):
-        if any(value is None for value in explicit):
+        if coordinator is None or processes is None or number is None:
             raise ValueError(
                 "several hosts need --coordinator, --processes and --process together"
             )

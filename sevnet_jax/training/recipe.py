@@ -197,7 +197,7 @@ def _describe_unknown(key: str, prefix: str, known: list[str]) -> str:
 
 
 def _check_type(name: str, field: dataclasses.Field, value: Any) -> None:
-    default = {} if name == "model" else field.default
+    default: Any = {} if name == "model" else field.default
     wanted = (int, float) if isinstance(default, float) else (type(default),)
     fits = isinstance(value, wanted) and isinstance(value, bool) <= (wanted == (bool,))
     if fits and isinstance(value, tuple):

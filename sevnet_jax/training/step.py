@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import struct
-from jax import Array, lax
+from jax import Array, lax, stages
 from jax.sharding import Mesh
 
 from sevnet_jax.models import Network
@@ -31,11 +31,11 @@ class Tally(struct.PyTreeNode):
     It is a part of the state so that a resumed run writes the same lines.
     """
 
-    loss: Array  # sum over the steps that counted
-    gradient_norm: Array
-    steps: Array
-    skipped: Array  # in the whole run
-    skipped_in_row: Array
+    loss: Array | np.ndarray  # sum over the steps that counted
+    gradient_norm: Array | np.ndarray
+    steps: Array | np.ndarray
+    skipped: Array | np.ndarray  # in the whole run
+    skipped_in_row: Array | np.ndarray
 
     def summarize(self) -> dict[str, float]:
         """Returns means over the steps; of no steps, no loss."""
@@ -122,7 +122,7 @@ def make_optimizer(config: Optimizer) -> optax.GradientTransformation:
     return optax.chain(*parts)
 
 
-def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> Callable:
+def make_step(loss_fn: LossFn, recipe: Recipe, mesh: Mesh) -> stages.Wrapped:
     """Returns the jitted (state, batch, frozen) -> (state, report).
 
     The old state is given up. `frozen` are an objective's parameters that stay.

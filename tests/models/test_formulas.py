@@ -26,7 +26,7 @@ def test_normalized_self_modulator_formula(draw_params, rng):
     gamma, beta = affine[..., :4], affine[..., 4:]
     normalized = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
     chex.assert_trees_all_close(
-        module.apply(params, jnp.asarray(x)), gamma * normalized + beta, rtol=1e-3
+        jax.jit(module.apply)(params, x), gamma * normalized + beta, rtol=1e-3
     )
 
 
@@ -58,19 +58,27 @@ def test_interactive_gating_formula(draw_params, rng, scaling):
         "none": 1.0,
     }[scaling]
     expected = value * gate / np.sqrt(variance)
-    chex.assert_trees_all_close(module.apply(params, x), expected, rtol=1e-4, atol=1e-6)
+    got = jax.jit(module.apply)(params, x)
+    chex.assert_trees_all_close(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_sevb_is_a_residual_around_its_four_steps(draw_params, rng):
     x = jnp.asarray(rng.normal(size=(1, 4, 4, 6)), "float32")
     params = draw_params(layers.SEVB(), x)["params"]
-    y = ops.convolve(x, params["expand"]["kernel"])
-    y = layers.HeterogeneousNormalization().apply({"params": params["normalize"]}, y)
-    y = layers.InteractiveGating().apply({"params": params["activate"]}, y)
-    y = x + ops.convolve(y, params["project"]["kernel"])
-    chex.assert_trees_all_close(
-        layers.SEVB().apply({"params": params}, x), y, rtol=1e-5
+    normalize, activate = (
+        layers.HeterogeneousNormalization(),
+        layers.InteractiveGating(),
     )
+
+    @jax.jit
+    def compute(x):
+        y = ops.convolve(x, params["expand"]["kernel"])
+        y = normalize.apply({"params": params["normalize"]}, y)
+        y = activate.apply({"params": params["activate"]}, y)
+        return x + ops.convolve(y, params["project"]["kernel"])
+
+    got = jax.jit(layers.SEVB().apply)({"params": params}, x)
+    chex.assert_trees_all_close(got, compute(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("gate", ["igm", "relu", "elu", "none"])

@@ -1,5 +1,6 @@
 """Every preset lowers for accelerators that are not here, with XLA's convolution."""
 
+import itertools
 import re
 
 import jax
@@ -9,14 +10,18 @@ from jax import export
 
 from sevnet_jax import create_model, list_models
 
-# The smallest ones and the baselines are shapes of these. Rivals have their own test.
-LEFT_OUT = {"unet_relu_s", *list_models("rival")}
+# Rivals have a test of their own.
+OURS = [name for name in list_models() if name not in list_models("rival")]
+QUICK = [("sevnet_xs", "cuda"), ("sevnet_xs", "tpu"), ("unet_relu_xs", "cpu")]
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in list_models() if not n.endswith("xs") and n not in LEFT_OUT]
+    ("name", "platform"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(OURS, ("cpu", "cuda", "tpu"))
+    ],
 )
-@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
 def test_forward_and_gradient_lower(name, platform):
     model = create_model(name)
     images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.float32)

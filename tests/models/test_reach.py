@@ -13,10 +13,11 @@ def test_a_tile_with_the_whole_images_centre_matches_the_whole(draw_params, rng)
     model = create_model("sevnet_s", width=4, blocks=(1,), bottleneck=1)
     x = jnp.asarray(rng.uniform(size=(1, 64, 64, 3)), "float32")
     params = draw_params(model, x)
-    whole = model.apply(params, x)
-    tile = model.apply(params, x[:, :40], centre=model.find_centre(x))
+    run = jax.jit(model.apply)
+    whole = run(params, x)
+    tile = run(params, x[:, :40], centre=model.find_centre(x))
     chex.assert_trees_all_close(tile[:, :8], whole[:, :8], atol=1e-5)
-    own = model.apply(params, x[:, :40] + jnp.linspace(0, 9, 40)[:, None, None])
+    own = run(params, x[:, :40] + jnp.linspace(0, 9, 40)[None, :, None, None])
     assert np.abs(own[:, :8] - whole[:, :8]).max() > 1e-3
 
 
@@ -24,8 +25,9 @@ def test_a_nan_pixel_spoils_its_neighbourhood_only(draw_params, rng):
     model = create_model("sevnet_s", width=4, blocks=(1,), bottleneck=1)
     x = jnp.asarray(rng.uniform(size=(2, 96, 96, 3)), "float32")
     params = draw_params(model, x)
+    run = jax.jit(model.apply)
     for bad in (jnp.nan, jnp.inf):
-        output = np.asarray(model.apply(params, x.at[0, 3, 3, 0].set(bad)))
+        output = np.asarray(run(params, x.at[0, 3, 3, 0].set(bad)))
         assert not np.isfinite(output[0, 3, 3]).any()
         assert np.isfinite(output[0, 60:, 60:]).all()
         assert np.isfinite(output[1]).all()
@@ -34,8 +36,8 @@ def test_a_nan_pixel_spoils_its_neighbourhood_only(draw_params, rng):
 @pytest.mark.parametrize(
     ("preset", "changes"),
     [
-        ("sevnet_s", {"width": 4}),
-        ("sevnet_s", {"width": 4, "gate": "relu"}),
+        pytest.param("sevnet_s", {"width": 4}, marks=pytest.mark.slow),
+        pytest.param("sevnet_s", {"width": 4, "gate": "relu"}, marks=pytest.mark.slow),
         ("sevnet_s", {"width": 4, "blocks": (1, 0, 1), "bottleneck": 1, "stem": 1}),
         ("sevnet_s", {"width": 4, "blocks": (1,), "bottleneck": 0, "stem": 3}),
     ],

@@ -18,10 +18,16 @@ from studies.ablation import chance
 from studies.ablation.rows import ABLATIONS
 
 OURS = [name for name in list_models() if name not in list_models("rival")]
-every_preset = pytest.mark.parametrize("name", OURS)
+QUICK = ("sevnet_xs", "unet_relu_xs")  # of either design, and the least of layers
+every_preset = pytest.mark.parametrize(
+    "name",
+    [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in OURS],
+)
 KEEPS_THE_LAW = ABLATIONS.keys() & {*chance.HOMOGENEOUS}
 small = functools.partial(create_model, width=4)
 tiny = functools.partial(create_model, "sevnet_s", width=4, blocks=(1,))
+# One block and no stages: quick to compile, where a block's design is the point.
+single = functools.partial(tiny, blocks=(), bottleneck=1)
 
 
 def bind(model, params):
@@ -56,6 +62,17 @@ def test_network_gradients_are_homogeneous(draw_params, rng, name):
     equivariance.assert_homogeneous(lambda x: grad(params, x)[0], x, 1, scales, 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "height", "width", "channels", "exponent"),
+    [("sevnet_xs", 1, 1, 1, -40), ("unet_relu_xs", 7, 19, 5, 40)],
+)
+def test_odd_sizes_and_channel_counts(
+    draw_params, name, height, width, channels, exponent
+):
+    check_size(draw_params, height, width, channels, exponent, name)
+
+
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     height=st.integers(1, 19),
@@ -67,6 +84,10 @@ def test_network_gradients_are_homogeneous(draw_params, rng, name):
 def test_any_size_and_channel_count(
     draw_params, height, width, channels, exponent, name
 ):
+    check_size(draw_params, height, width, channels, exponent, name)
+
+
+def check_size(draw_params, height, width, channels, exponent, name):
     model = small(name, channels=channels, blocks=(1, 1), bottleneck=1)
     shape = (2, height, width, channels)
     x = jnp.asarray(np.random.default_rng(0).uniform(size=shape), "float32")
@@ -75,22 +96,22 @@ def test_any_size_and_channel_count(
     equivariance.assert_homogeneous(fn, x, scales=(2.0**exponent,))
 
 
-@pytest.mark.parametrize(("scale", "shift"), [(1, 0.7), (3, -2.0), (0.25, 10.0)])
-def test_image_centre_makes_the_network_normalization_equivariant(
-    draw_params, rng, scale, shift
-):
-    model = small("sevnet_s")
+def test_image_centre_makes_the_network_normalization_equivariant(draw_params, rng):
+    model = tiny()
     x = jnp.asarray(rng.uniform(size=(2, 12, 12, 3)), "float32")
     fn = bind(model, draw_params(model, x))
-    chex.assert_trees_all_close(
-        fn(scale * x + shift), scale * fn(x) + shift, atol=1e-5 * (scale + abs(shift))
-    )
+    for scale, shift in ((1, 0.7), (3, -2.0), (0.25, 10.0)):
+        chex.assert_trees_all_close(
+            fn(scale * x + shift),
+            scale * fn(x) + shift,
+            atol=1e-5 * (scale + abs(shift)),
+        )
 
 
 def test_the_other_centres_are_not_shift_equivariant(draw_params, rng):
     x = jnp.asarray(rng.uniform(size=(1, 8, 8, 3)), "float32")
     for centre, holds in (("image", True), ("constant", False), ("none", False)):
-        model = small("sevnet_s", centre=centre)
+        model = single(centre=centre)
         law = equivariance.measure(bind(model, draw_params(model, x)), x)
         error = max(row.relative_error for row in law.shifts)
         assert (error < 1e-4) == holds, centre
@@ -98,7 +119,7 @@ def test_the_other_centres_are_not_shift_equivariant(draw_params, rng):
 
 
 def test_the_constant_centre_is_equivariant_about_one_half(draw_params, rng):
-    model = small("sevnet_s", centre="constant")
+    model = single(centre="constant")
     x = jnp.asarray(rng.normal(size=(1, 8, 8, 3)), "float32")
     fn = bind(model, draw_params(model, x))
     about_half = lambda x: fn(x + 0.5) - 0.5  # noqa: E731
@@ -117,15 +138,19 @@ def test_the_network_is_the_u_net_that_it_is_said_to_be(draw_params, rng):
     def block(name, y):
         return layers.SEVB().apply({"params": params[f"{name}_block_0"]}, y)
 
+    @jax.jit
+    def compute_residual(padded):
+        fine = block("encoder_0", conv("head", padded))
+        coarse = block("encoder_1", conv("down_0", fine, 2))
+        y = block("bottleneck", conv("down_1", coarse, 2))
+        y = block("decoder_1", conv("up_1", y, 2, True) + coarse)
+        y = block("decoder_0", conv("up_0", y, 2, True) + fine)
+        return conv("tail", y)
+
     centred = x - x.mean((1, 2, 3), keepdims=True)
     padded = np.pad(centred, ((0, 0), (0, 3), (0, 2), (0, 0)), mode="reflect")
-    fine = block("encoder_0", conv("head", jnp.asarray(padded)))
-    coarse = block("encoder_1", conv("down_0", fine, 2))
-    y = block("bottleneck", conv("down_1", coarse, 2))
-    y = block("decoder_1", conv("up_1", y, 2, True) + coarse)
-    y = block("decoder_0", conv("up_0", y, 2, True) + fine)
-    expected = x + conv("tail", y)[:, :13, :18]
-    restored = model.apply({"params": params}, jnp.asarray(x))
+    expected = x + np.asarray(compute_residual(padded))[:, :13, :18]
+    restored = bind(model, {"params": params})(x)
     chex.assert_trees_all_close(restored, expected, atol=1e-5)
 
 
@@ -133,11 +158,15 @@ def test_the_stem_puts_the_network_on_blocks_of_pixels(draw_params, rng):
     model = tiny(blocks=(), bottleneck=1, centre="none")
     x = jnp.asarray(rng.uniform(size=(1, 4, 6, 3)), "float32")
     params = draw_params(model, x)["params"]
-    y = ops.convolve(space_to_depth(x, 2), params["head"]["kernel"])
-    y = layers.SEVB().apply({"params": params["bottleneck_block_0"]}, y)
-    y = depth_to_space(ops.convolve(y, params["tail"]["kernel"]), 2)
-    restored = model.apply({"params": params}, x)
-    chex.assert_trees_all_close(restored, x + y, atol=1e-5)
+
+    @jax.jit
+    def compute_residual(x):
+        y = ops.convolve(space_to_depth(x, 2), params["head"]["kernel"])
+        y = layers.SEVB().apply({"params": params["bottleneck_block_0"]}, y)
+        return depth_to_space(ops.convolve(y, params["tail"]["kernel"]), 2)
+
+    restored = bind(model, {"params": params})(x)
+    chex.assert_trees_all_close(restored, x + compute_residual(x), atol=1e-5)
 
 
 def test_the_ablations_are_those_of_the_papers_table():
@@ -171,19 +200,18 @@ def test_the_ablations_are_those_of_the_papers_table():
     }
 
 
-@pytest.mark.parametrize("value", [0.0, 0.3, 128 / 255])
-def test_a_flat_image_keeps_the_law(draw_params, value):
+def test_a_flat_image_keeps_the_law(draw_params):
     """What is left of it after its mean is rounding: the law holds for that too."""
-    x = jnp.full((1, 8, 8, 3), value)
-    fn = bind(tiny(), draw_params(tiny(), x))
-    scales = (2.0**-30, 0.5, 2.0**40)
-    equivariance.assert_homogeneous(fn, x, scales=scales)
-    chex.assert_trees_all_close(fn(x), x, atol=1e-5)
+    fn = bind(tiny(), draw_params(tiny(), jnp.zeros((1, 8, 8, 3))))
+    for value in (0.0, 0.3, 128 / 255):
+        x = jnp.full((1, 8, 8, 3), value)
+        equivariance.assert_homogeneous(fn, x, scales=(2.0**-30, 0.5, 2.0**40))
+        chex.assert_trees_all_close(fn(x), x, atol=1e-5)
 
 
 @pytest.mark.parametrize("row", ABLATIONS)
 def test_each_ablation_gets_its_verdict(draw_params, rng, row):
-    model = tiny(**ABLATIONS[row])
+    model = single(**ABLATIONS[row])
     x = jnp.asarray(rng.uniform(size=(1, 8, 8, 3)), "float32")
     law = equivariance.measure(bind(model, draw_params(model, x)), x)
     assert law.holds() == (row in KEEPS_THE_LAW)
@@ -192,16 +220,18 @@ def test_each_ablation_gets_its_verdict(draw_params, rng, row):
     assert error < 1e-5 if row in KEEPS_THE_LAW else error > 1e-2
 
 
-@pytest.mark.parametrize("field", [{"remat": True}, {"precision": "highest"}])
-def test_remat_and_precision_change_no_value_here(draw_params, rng, field):
+def test_remat_and_precision_change_no_value_here(draw_params, rng):
     """On a CPU float32 products are exact anyway; rematerialising only recomputes."""
-    plain, changed = tiny(), tiny(**field)
     x = jnp.asarray(rng.uniform(size=(1, 8, 8, 3)), "float32")
-    params = draw_params(plain, x)
-    loss = lambda model: jax.value_and_grad(  # noqa: E731
-        lambda p: jnp.square(model.apply(p, x)).mean()
-    )
-    chex.assert_trees_all_close(loss(plain)(params), loss(changed)(params), atol=1e-6)
+    params = draw_params(single(), x)
+
+    def run(**field):
+        loss = lambda p: jnp.square(single(**field).apply(p, x)).mean()  # noqa: E731
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    plain = run()
+    for field in ({"remat": True}, {"precision": "highest"}):
+        chex.assert_trees_all_close(plain, run(**field), atol=1e-6)
 
 
 def test_remat_recomputes_and_precision_reaches_every_convolution():
@@ -221,8 +251,9 @@ def test_remat_recomputes_and_precision_reaches_every_convolution():
 def test_zero_gives_zero_and_finite_gradients(draw_params):
     x = jnp.zeros((1, 8, 8, 3))
     params = draw_params(tiny(), x)
-    chex.assert_trees_all_equal(tiny().apply(params, x), x)
-    grads = jax.grad(lambda p, x: tiny().apply(p, x).sum(), argnums=(0, 1))(params, x)
+    chex.assert_trees_all_equal(bind(tiny(), params)(x), x)
+    total = lambda p, x: tiny().apply(p, x).sum()  # noqa: E731
+    grads = jax.jit(jax.grad(total, argnums=(0, 1)))(params, x)
     chex.assert_tree_all_finite(grads)
 
 
@@ -292,8 +323,11 @@ def test_a_model_says_what_it_is():
     assert [*presets, *translators, *baselines] == OURS
 
 
-def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng):
-    model = create_model("sevnet_s")
+@pytest.mark.parametrize(
+    "name", ["sevnet_xs", pytest.param("sevnet_s", marks=pytest.mark.slow)]
+)
+def test_a_fresh_network_leaves_the_image_nearly_as_it_is(rng, name):
+    model = create_model(name)
     x = jnp.asarray(rng.uniform(size=(1, 32, 32, 3)), jnp.float32)
     params = jax.jit(model.init)(jax.random.key(0, impl="rbg"), x)
     residual = jax.jit(model.apply)(params, x) - x

@@ -9,15 +9,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
 
 from sevnet_jax.training import command
 
+# One block, and a rate that no length of the run is in: most runs are one program,
+# which is compiled once and then found in the cache.
 TINY = (
     "--config.model.width=4",
-    "--config.model.blocks=(1,)",
+    "--config.model.blocks=()",
+    "--config.optimizer.schedule=constant",
     "--config.data.batch_size=8",
     "--config.data.patch_size=16",
     "--config.watch.size=16",
@@ -93,18 +97,21 @@ def run_elsewhere(start_training) -> Callable[..., tuple[int, str]]:
     return run
 
 
-@pytest.fixture
-def run_training(project, list_flags, monkeypatch) -> Callable[..., tuple[int, str]]:
+@pytest.fixture(scope="session")
+def run_training(project, list_flags) -> Callable[..., tuple[int, str]]:
     """A function (workdir, *flags) that trains in this process, as train.py would."""
-    monkeypatch.chdir(project)
 
     def run(workdir: Path, *flags: str) -> tuple[int, str]:
         printed = io.StringIO()
         handlers, level = logging.root.handlers[:], logging.root.level
         try:
             with (
+                contextlib.chdir(project),
                 contextlib.redirect_stderr(printed),
                 contextlib.redirect_stdout(printed),
+                # For fixtures too, which a test's own setting is too late for.
+                jax.numpy_dtype_promotion("standard"),
+                jax.numpy_rank_promotion("allow"),
             ):
                 code = command.main(list_flags(workdir, *flags))
         finally:

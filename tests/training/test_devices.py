@@ -1,4 +1,4 @@
-"""One device, eight devices, two processes: the same training."""
+"""One device, two, eight, two processes: the same training."""
 
 import json
 import signal
@@ -57,6 +57,7 @@ def start_two(start_training, workdir, *flags, second=()):
     ]
 
 
+@pytest.mark.slow
 def test_eight_devices_train_as_one(run_elsewhere, alone, tmp_path):
     code, output = run_elsewhere(tmp_path, *LENGTH, devices=8)
     assert code == 0, output
@@ -64,8 +65,15 @@ def test_eight_devices_train_as_one(run_elsewhere, alone, tmp_path):
     assert_same_training(alone, tmp_path)
 
 
-def test_two_processes_train_as_one(start_training, alone, tmp_path):
+def test_two_processes_train_as_one(
+    start_training, run_training, tmp_path, tmp_path_factory
+):
+    """As this one does, which has both devices."""
     processes = start_two(start_training, tmp_path, *LENGTH)
+    alone = tmp_path_factory.mktemp("alone") / "run"
+    code, output = run_training(alone, *LENGTH)
+    assert code == 0, output
+    assert "training on 2 devices" in output
     outputs = [process.communicate(timeout=300)[0] for process in processes]
     assert [p.returncode for p in processes] == [0, 0], "\n".join(outputs)
     assert "2 devices (cpu) on 2 hosts" in outputs[0]
@@ -77,15 +85,16 @@ def test_two_processes_train_as_one(start_training, alone, tmp_path):
     assert_same_training(alone, tmp_path)
 
 
-def test_a_batch_that_cannot_be_dealt_is_one_line(run_elsewhere, tmp_path):
-    code, output = run_elsewhere(tmp_path, "--config.data.batch_size=6", devices=4)
+def test_a_batch_that_cannot_be_dealt_is_one_line(run_training, tmp_path):
+    code, output = run_training(tmp_path, "--config.data.batch_size=5")
     assert code == 2
     assert output.strip() == (
-        "train.py: batch_size 6 cannot be dealt to 4 devices; choose a multiple of 4"
+        "train.py: batch_size 5 cannot be dealt to 2 devices; choose a multiple of 2"
     )
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_two_processes_stop_and_go_on_together(start_training, tmp_path):
     flags = ("--config.steps=100000", "--config.watch.log_every=1")
     processes = start_two(start_training, tmp_path, *flags)
@@ -107,6 +116,7 @@ def test_two_processes_stop_and_go_on_together(start_training, tmp_path):
     assert f"resumed at step {step}" in outputs[0]
 
 
+@pytest.mark.slow
 def test_one_process_that_fails_ends_both(start_training, tmp_path):
     bad = ("--config.data.source=/no/such/photos",)
     processes = start_two(start_training, tmp_path, *LENGTH, second=bad)

@@ -10,7 +10,14 @@ from sevnet_jax.training.recipe import from_mapping, make_config
 from sevnet_jax.training.step import create_state, make_step
 
 
-@pytest.mark.parametrize("preset", ["sevnet", "sevnet_s"])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "sevnet_xs",
+        pytest.param("sevnet_s", marks=pytest.mark.slow),
+        pytest.param("sevnet", marks=pytest.mark.slow),
+    ],
+)
 def test_the_train_step_lowers_for_accelerators(preset):
     recipe = from_mapping(make_config(preset, data={"batch_size": 4, "patch_size": 64}))
     objective = Objective(recipe)

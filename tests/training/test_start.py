@@ -19,8 +19,8 @@ def recipe(tmp_path, rng):
     photos.mkdir()
     Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(photos / "a.png")
     return Recipe(
-        model={"name": "sevnet_s", "width": 4, "blocks": (1,)},
-        data=Data(source=str(photos), batch_size=1, patch_size=16),
+        model={"name": "sevnet_s", "width": 4, "blocks": ()},
+        data=Data(source=str(photos), batch_size=2, patch_size=16),
         watch=Watch(source=str(photos), images=1, size=16),
         steps=1,
     )

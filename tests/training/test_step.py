@@ -1,4 +1,4 @@
-"""One step: what it changes, what it refuses, on one device."""
+"""One step: what it changes, what it refuses, on two devices."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ from sevnet_jax.training.step import create_state, make_step
 RECIPE = from_mapping(
     make_config(
         "sevnet_s",
-        {"width": 4, "blocks": (1,)},
+        {"width": 4, "blocks": ()},
         data={"batch_size": 4, "patch_size": 8},
         optimizer={
             "learning_rate": 1e-3,
@@ -40,9 +40,24 @@ def build(recipe=RECIPE):
     return objective, make_step(objective.loss, recipe, mesh)
 
 
+def create(recipe=RECIPE):
+    return jax.jit(lambda: create_state(Objective(recipe).model, recipe))()
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """The objective and the step of RECIPE, compiled once."""
+    return build()
+
+
+@pytest.fixture(scope="module")
+def fresh_state():
+    return copy(create())
+
+
 @pytest.fixture
-def state():
-    return create_state(Objective(RECIPE).model, RECIPE)
+def state(fresh_state):
+    return copy(fresh_state)  # a step gives up what it is given
 
 
 @pytest.fixture
@@ -56,8 +71,8 @@ def copy(tree):
     return jax.tree.map(np.array, tree)
 
 
-def test_a_step_is_adam_on_the_mean_loss(state, batch):
-    objective, step = build()
+def test_a_step_is_adam_on_the_mean_loss(plain, state, batch):
+    objective, step = plain
     before = copy(state)
     compute = jax.jit(jax.value_and_grad(objective.loss))
     loss, grads = compute(before.params, None, batch, 0)
@@ -74,8 +89,8 @@ def test_a_step_is_adam_on_the_mean_loss(state, batch):
     assert int(after.step) == 1
 
 
-def test_the_average_follows_the_params(state, batch):
-    _, step = build()
+def test_the_average_follows_the_params(plain, state, batch):
+    _, step = plain
     start = copy(state.params)
     after, _ = step(state, batch, None)
     # At step 0 a tenth of the way is kept, 0.99 being for later.
@@ -89,8 +104,8 @@ def test_the_average_follows_the_params(state, batch):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_step_that_is_not_finite_changes_only_the_counters(state, batch, bad):
-    _, step = build()
+def test_a_step_that_is_not_finite_changes_only_the_counters(plain, state, batch, bad):
+    _, step = plain
     broken = {**batch, "noisy": batch["noisy"].copy()}
     broken["noisy"][0, 0, 0, 0] = bad
     state, _ = step(state, batch, None)
@@ -119,32 +134,31 @@ def test_params_that_overflow_are_refused(state, batch):
     chex.assert_trees_all_equal(after.params, before)
 
 
-def test_accumulation_gives_the_same_step(state, batch):
-    _, whole = build()
-    _, in_parts = build(change(accumulation=4))
+def test_accumulation_gives_the_same_step(plain, state, batch):
+    _, whole = plain
+    _, in_parts = build(change(accumulation=2))
     first, report = whole(copy(state), batch, None)
     second, report_in_parts = in_parts(copy(state), batch, None)
     np.testing.assert_allclose(report["loss"], report_in_parts["loss"], rtol=1e-6)
     chex.assert_trees_all_close(first.params, second.params, rtol=1e-3, atol=1e-5)
 
 
-def test_the_second_order_network_is_stopped(batch):
+def test_the_second_order_network_is_stopped(plain, state, batch):
     """The product without its scaling grows as the square: far inputs overflow."""
     model = {**RECIPE.model, "gate": "igm_unscaled"}
     recipe = dataclasses.replace(RECIPE, model=model)
     _, step = build(recipe)
-    state = create_state(Objective(recipe).model, recipe)
+    second_order = create(recipe)
     huge = jax.tree.map(lambda a: a * np.float32(2**20), batch)
-    before = copy(state.params)
-    after, report = step(state, huge, None)
+    before = copy(second_order.params)
+    after, report = step(second_order, huge, None)
     assert not report["good"]
     chex.assert_trees_all_equal(after.params, before)
     # The scaled one takes the same batch.
-    _, step = build()
-    _, report = step(create_state(Objective(RECIPE).model, RECIPE), huge, None)
+    _, report = plain[1](state, huge, None)
     assert report["good"]
 
 
 def test_a_batch_that_cannot_be_dealt_is_refused():
-    with pytest.raises(ValueError, match="batch_size 4 cannot be dealt to 1 devices"):
+    with pytest.raises(ValueError, match="4 cannot be dealt to 2 devices in 3 parts"):
         parallel.make_mesh(4, accumulation=3)

@@ -1,5 +1,6 @@
-"""Runs that are killed, stopped or filled up, in real processes."""
+"""Runs that are killed, stopped or filled up; the kills in real processes."""
 
+import itertools
 import random
 import signal
 import time
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from sevnet_jax.training import checkpoint
 from sevnet_jax.training.checkpoint import find_fault, list_steps, read_manifest
-from sevnet_jax.training.logs import read_metrics
+from sevnet_jax.training.logs import Log, read_metrics
 
 STEPS = 24
 LENGTH = (
@@ -18,14 +20,15 @@ LENGTH = (
     "--config.watch.validate_every=8",
     "--config.watch.log_every=4",
     "--config.watch.keep_last=2",
+    "--config.optimizer.schedule=cosine",
 )
 
 
 @pytest.fixture(scope="module")
-def undisturbed(run_elsewhere, tmp_path_factory):
-    """A run in one go."""
+def undisturbed(run_training, tmp_path_factory):
+    """A run in one go, on two devices as all of these."""
     workdir = tmp_path_factory.mktemp("undisturbed") / "run"
-    code, output = run_elsewhere(workdir, *LENGTH)
+    code, output = run_training(workdir, *LENGTH)
     assert code == 0, output
     return workdir
 
@@ -76,16 +79,42 @@ def test_a_run_leaves_what_it_should(undisturbed):
     assert list((undisturbed / "tensorboard").glob("events*"))
 
 
+def kill_during_save(run_elsewhere, workdir, moment, count):
+    script = workdir.parent / f"{moment}.py"
+    script.write_text(SUICIDE.format(moment=moment, count=count))
+    code, output = run_elsewhere(workdir, *LENGTH, program=(str(script),), devices=2)
+    assert code == -signal.SIGKILL, output
+
+
+def test_a_chain_of_kills_changes_nothing(
+    start_training, run_elsewhere, run_training, undisturbed, tmp_path
+):
+    """While it trains, while it saves, while it deletes; then it goes on here."""
+    workdir = tmp_path / "run"
+    process = start_training(workdir, *LENGTH, devices=2)
+    wait_for(workdir / "metrics.jsonl", process, lines=1)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    kill_during_save(run_elsewhere, workdir, "manifest", 2)
+    kill_during_save(run_elsewhere, workdir, "deleting", 1)
+    code, output = run_training(workdir, *LENGTH)
+    assert code == 0, output
+    assert 0 < int(output.split("resumed at step ")[1].split()[0]) < STEPS
+    assert_same_run(undisturbed, workdir)
+
+
+@pytest.mark.slow
 def test_kills_at_random_moments_change_nothing(start_training, undisturbed, tmp_path):
     moments = random.Random(0)
     for lines in (1, 3, 5):  # of the log, to be sure that each kill hits the training
-        process = start_training(tmp_path, *LENGTH)
+        process = start_training(tmp_path, *LENGTH, devices=2)
         wait_for(tmp_path / "metrics.jsonl", process, lines)
         time.sleep(moments.uniform(0, 0.2))
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-    process = start_training(tmp_path, *LENGTH)
+    process = start_training(tmp_path, *LENGTH, devices=2)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     resumed = int(output.split("resumed at step ")[1].split()[0])
@@ -125,27 +154,53 @@ runpy.run_path("train.py", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_kills_during_a_save_change_nothing(run_elsewhere, undisturbed, tmp_path):
+    workdir = tmp_path / "run"
     for moment, count in [("copying", 2), ("manifest", 2), ("deleting", 1)]:
-        script = tmp_path.parent / f"{moment}.py"
-        script.write_text(SUICIDE.format(moment=moment, count=count))
-        code, output = run_elsewhere(tmp_path, *LENGTH, program=(str(script),))
-        assert code == -signal.SIGKILL, output
-    code, output = run_elsewhere(tmp_path, *LENGTH)
+        kill_during_save(run_elsewhere, workdir, moment, count)
+    code, output = run_elsewhere(workdir, *LENGTH, devices=2)
     assert code == 0, output
     assert "resumed at step" in output
-    assert_same_run(undisturbed, tmp_path)
+    assert_same_run(undisturbed, workdir)
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
-def test_a_signal_ends_a_run_cleanly(start_training, tmp_path, number):
+@pytest.fixture
+def at_line(monkeypatch):
+    """A function (number, action): `action` is done when the log has that line."""
+
+    def arrange(number, action):
+        write, lines = Log.scalars, itertools.count(1)
+
+        def write_and_act(*args):
+            write(*args)
+            if next(lines) == number:
+                action()
+
+        monkeypatch.setattr(Log, "scalars", write_and_act)
+
+    return arrange
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_run_cleanly(run_training, at_line, tmp_path, number):
+    at_line(2, lambda: signal.raise_signal(number))
+    code, output = run_training(tmp_path, "--config.steps=100000")
+    assert_stopped_cleanly(code, output, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_process_cleanly(start_training, tmp_path, number):
     process = start_training(tmp_path, "--config.steps=100000")
     wait_for(tmp_path / "metrics.jsonl", process, lines=2)
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
+    assert_stopped_cleanly(process.returncode, output, tmp_path)
+
+
+def assert_stopped_cleanly(code, output, tmp_path):
+    assert code == 0, output
     assert "stopped by a signal at step" in output
     assert "Traceback" not in output
     step = int(output.rsplit("at step ", 1)[1].split()[0])
@@ -154,10 +209,10 @@ def test_a_signal_ends_a_run_cleanly(start_training, tmp_path, number):
     assert not (tmp_path / "weights.safetensors").exists()
 
 
-def test_a_finished_run_does_nothing_more(run_elsewhere, undisturbed):
+def test_a_finished_run_does_nothing_more(run_training, undisturbed):
     before = load_file(undisturbed / "weights.safetensors")
     metrics = read_metrics(undisturbed)
-    code, output = run_elsewhere(undisturbed, *LENGTH)
+    code, output = run_training(undisturbed, *LENGTH)
     assert code == 0, output
     assert f"resumed at step {STEPS}" in output
     after = load_file(undisturbed / "weights.safetensors")
@@ -170,6 +225,33 @@ def test_a_finished_run_does_nothing_more(run_elsewhere, undisturbed):
 LIMITED = ("bash", "-c", 'trap "" XFSZ; ulimit -f 4; exec "$@"', "bash")
 
 
+def test_a_save_that_fails_is_one_line_and_loses_nothing(
+    run_training, tmp_path, monkeypatch
+):
+    """As on a disk without room, which is a slow test."""
+    write = checkpoint.write_manifest
+
+    def fail(path, step, *args):
+        if step == 6:
+            raise OSError(28, "No space left on device")
+        write(path, step, *args)
+
+    flags = ("--config.watch.checkpoint_every=3", "--config.steps=9")
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_manifest", fail)
+        code, output = run_training(tmp_path, *flags)
+    assert code == 2, output
+    assert "Traceback" not in output
+    assert "No space left" in output.strip().splitlines()[-1]
+    assert output.strip().splitlines()[-1].startswith("train.py: "), output
+    assert list_steps(tmp_path / "checkpoints") == [3]
+    assert find_fault(tmp_path / "checkpoints" / "3") is None
+    code, output = run_training(tmp_path, *flags)
+    assert code == 0, output
+    assert "resumed at step 3" in output
+
+
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_nothing(start_training, tmp_path):
     flags = (*LENGTH, "--config.steps=6")
     process = start_training(tmp_path, *flags)

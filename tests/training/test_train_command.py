@@ -5,20 +5,25 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from sevnet_jax.training.checkpoint import list_steps
-from sevnet_jax.training.logs import read_metrics
+from sevnet_jax.training.logs import Log, read_metrics
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--config.batch_sise=8"], ["batch_sise", "batch_size"]),
+        (
+            ["--config.batch_size=8"],
+            ["'batch_size'; it is data.batch_size now"],
+        ),
+        (["--config.source=a"], ["'source'; it is data.source now"]),
+        (["--config.validation_size=16"], ["it is watch.size now"]),
         (["--config.model.widht=8"], ["widht", "width"]),
         (["--config.data.batch_size=many"], ["batch_size", "many"]),
         (["--config.data.batch_size=0"], ["batch_size must be 1..1048576, got 0"]),
@@ -135,25 +140,27 @@ def test_a_refused_change_changes_nothing(run_training, tmp_path):
     assert run_training(tmp_path, length)[0] == 0
 
 
-def test_data_that_goes_away_is_one_line_and_nothing_lost(start_training, tmp_path):
+def test_data_that_goes_away_is_one_line_and_nothing_lost(
+    run_training, tmp_path, monkeypatch
+):
     photos = tmp_path / "photos"
     photos.mkdir()
     for index in range(3):
         noise = np.random.default_rng(index).integers(0, 256, (16, 16, 3), np.uint8)
         Image.fromarray(noise).save(photos / f"{index}.png")
-    process = start_training(
+    write = Log.scalars
+
+    def write_and_remove(*args):
+        write(*args)
+        shutil.rmtree(photos, ignore_errors=True)
+
+    monkeypatch.setattr(Log, "scalars", write_and_remove)
+    code, output = run_training(
         tmp_path / "run",
         *(f"--config.data.source={photos}", "--config.data.cache_bytes=0"),
         *("--config.steps=100000", "--config.watch.log_every=1"),
     )
-    while not (tmp_path / "run" / "metrics.jsonl").exists() or not read_metrics(
-        tmp_path / "run"
-    ):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    shutil.rmtree(photos)
-    output, _ = process.communicate(timeout=100)
-    assert process.returncode == 2, output
+    assert code == 2, output
     assert "Traceback" not in output
     assert "train.py: the data cannot be read any more" in output
     last = read_metrics(tmp_path / "run")[-1]["step"]

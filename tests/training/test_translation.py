@@ -18,22 +18,28 @@ from sevnet_jax.training.objective import Translation, make_objective
 from sevnet_jax.training.recipe import Data, Optimizer, Recipe, Watch
 from sevnet_jax.training.step import create_state, make_step
 
-TINY = {"width": 4, "blocks": (1,), "bottleneck": 0}
+TINY = {"width": 4, "blocks": (), "bottleneck": 1}
 
 
-@pytest.fixture
-def denoiser(tmp_path, draw_params):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("translation")
+
+
+@pytest.fixture(scope="module")
+def denoiser(folder, draw_params):
     model = create_model("sevnet_s", **TINY)
     params = draw_params(model, np.zeros((1, 8, 8, 3), np.float32))
-    path = tmp_path / "denoiser.safetensors"
+    path = folder / "denoiser.safetensors"
     weights.save_weights(path, params, {"name": "sevnet_s", **TINY}, {"recipe": {}})
     return path
 
 
-@pytest.fixture
-def recipe(tmp_path, rng, denoiser):
-    photos = tmp_path / "photos"
+@pytest.fixture(scope="module")
+def recipe(folder, denoiser):
+    photos = folder / "photos"
     photos.mkdir()
+    rng = np.random.default_rng(0)
     Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(photos / "a.png")
     return Recipe(
         model={"name": "translator_s", **TINY},
@@ -45,12 +51,24 @@ def recipe(tmp_path, rng, denoiser):
     )
 
 
-def test_only_the_translator_is_trained(recipe, tmp_path, denoiser):
+@pytest.fixture(scope="module")
+def objective(recipe):
+    return make_objective(recipe)
+
+
+@pytest.fixture(scope="module")
+def run(recipe, folder, denoiser):
+    """A finished training, in which the denoiser's file has not changed."""
+    before = denoiser.read_bytes()
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        train(recipe, folder / "run")
+    assert denoiser.read_bytes() == before
+    return folder / "run"
+
+
+def test_only_the_translator_is_trained(recipe, run, denoiser, folder):
     before = weights.load_weights(denoiser)
-    bytes_before = denoiser.read_bytes()
-    train(recipe, tmp_path / "run")
-    assert denoiser.read_bytes() == bytes_before
-    file = tmp_path / "run" / "weights.safetensors"
+    file = run / "weights.safetensors"
     trained = weights.load_weights(file)
     fresh = jax.jit(trained.model.init)(
         jax.random.key(recipe.seed, impl="rbg"), np.zeros((1, 32, 32, 3), np.float32)
@@ -61,20 +79,20 @@ def test_only_the_translator_is_trained(recipe, tmp_path, denoiser):
     assert trained.provenance["recipe"]["denoiser"] == denoiser.name
 
     restore = load(denoiser, translator=file)
-    image = np.asarray(Image.open(next((tmp_path / "photos").iterdir())))
+    image = np.asarray(Image.open(next((folder / "photos").iterdir())))
     assert restore(image).shape == image.shape
     assert (restore(image) != load(denoiser)(image)).any()
 
 
-def test_the_loss_is_that_of_its_formula(recipe, rng):
+def test_the_loss_is_that_of_its_formula(recipe, objective, draw_params, rng):
     """All of it in NumPy and SciPy, but for the networks and the Gaussian's draw."""
-    objective = make_objective(recipe)
     clean, noisy = rng.uniform(size=(2, 2, 16, 16, 3)).astype(np.float32)
-    params = objective.model.init(jax.random.key(1), noisy)
+    params = draw_params(objective.model, noisy, 1)
     batch = {"clean": clean, "noisy": noisy}
-    loss = objective.loss(params, objective.frozen, batch, 7)
+    loss = jax.jit(objective.loss)(params, objective.frozen, batch, 7)
     variables = Translated.join(params, objective.frozen)
-    translated, restored = objective.whole.apply(variables, noisy, method="restore")
+    restore = jax.jit(lambda v, x: objective.whole.apply(v, x, method="restore"))
+    translated, restored = restore(variables, noisy)
     error = np.asarray(translated, np.float64) - clean
     key = jax.random.fold_in(jax.random.key(recipe.seed), 7)
     ideal = error.std() * np.asarray(jax.random.normal(key, error.shape)) + error.mean()
@@ -104,6 +122,7 @@ def test_what_cannot_be_translated_for_is_said(recipe, tmp_path, draw_params, wh
         make_objective(wrong)
 
 
+@pytest.mark.slow
 def test_a_translator_goes_on_where_it_was_stopped(recipe, tmp_path):
     constant = Optimizer(learning_rate=1e-2, schedule="constant")
     long = dataclasses.replace(recipe, optimizer=constant)
@@ -118,8 +137,7 @@ def test_a_translator_goes_on_where_it_was_stopped(recipe, tmp_path):
     chex.assert_trees_all_equal(first, second)
 
 
-def test_a_step_leaves_the_denoiser_as_it_is(recipe, rng):
-    objective = make_objective(recipe)
+def test_a_step_leaves_the_denoiser_as_it_is(recipe, objective, rng):
     frozen = jax.device_put(objective.frozen)
     before = jax.tree.map(np.array, frozen)
     step = make_step(objective.loss, recipe, parallel.make_mesh(2))
@@ -134,21 +152,23 @@ def test_a_step_leaves_the_denoiser_as_it_is(recipe, rng):
     assert all(jax.tree.leaves(changed))
 
 
-def test_another_denoiser_under_the_same_name_is_noticed(recipe, tmp_path, denoiser):
-    train(dataclasses.replace(recipe, steps=1), tmp_path / "run")
+def test_another_denoiser_under_the_same_name_is_noticed(recipe, run, denoiser):
+    original = denoiser.read_bytes()
     other = weights.load_weights(denoiser)
     params = jax.tree.map(lambda a: np.asarray(a) * np.float32(2), other.params)
-    weights.save_weights(denoiser, params, other.config, other.provenance)
-    with pytest.raises(ValueError, match=r"sha256\.denoiser was"):
-        train(dataclasses.replace(recipe, steps=1), tmp_path / "run")
+    try:
+        weights.save_weights(denoiser, params, other.config, other.provenance)
+        with pytest.raises(ValueError, match=r"sha256\.denoiser was"):
+            train(recipe, run)
+    finally:
+        denoiser.write_bytes(original)
 
 
-def test_the_random_part_is_a_function_of_seed_and_count(recipe, rng):
-    objective = make_objective(recipe)
+def test_the_random_part_is_a_function_of_seed_and_count(
+    recipe, objective, draw_params, rng
+):
     assert isinstance(objective, Translation)
-    params = jax.jit(objective.model.init)(
-        jax.random.key(0, impl="rbg"), np.zeros((1, 16, 16, 3), np.float32)
-    )
+    params = draw_params(objective.model, np.zeros((1, 16, 16, 3), np.float32))
     clean, noisy = rng.uniform(size=(2, 2, 16, 16, 3)).astype(np.float32)
     batch = {"clean": clean, "noisy": noisy}
     loss = jax.jit(objective.loss)
@@ -156,15 +176,15 @@ def test_the_random_part_is_a_function_of_seed_and_count(recipe, rng):
     assert first == loss(params, objective.frozen, batch, 0)
     assert first != loss(params, objective.frozen, batch, 1)
     plain = make_objective(dataclasses.replace(recipe, noise_weight=0.0))
-    restored = plain.restore(params, plain.frozen, noisy)
+    restored = np.asarray(jax.jit(plain.restore)(params, plain.frozen, noisy))
     expected = np.abs(restored - clean).mean()
-    assert plain.loss(params, plain.frozen, batch, 0) == pytest.approx(expected)
+    without = jax.jit(plain.loss)(params, plain.frozen, batch, 0)
+    assert without == pytest.approx(expected, rel=1e-5)
     assert first > expected
 
 
-def test_a_translator_serves_its_own_denoiser_only(recipe, tmp_path, denoiser):
-    train(dataclasses.replace(recipe, steps=1), tmp_path / "run")
-    file = tmp_path / "run" / "weights.safetensors"
+def test_a_translator_serves_its_own_denoiser_only(run, denoiser):
+    file = run / "weights.safetensors"
     with pytest.raises(ValueError, match="was trained for the denoiser"):
         load("sevnet_s", translator=file)
     with pytest.raises(ValueError, match="are of no translator"):

@@ -15,10 +15,10 @@ from sevnet_jax.evaluation.curve_figure import NOISY, Curve
 from sevnet_jax.evaluation.report import format_table
 
 HELP = "mean PSNR against the noise level, far beyond the levels of training"
-LEVELS = (5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+LEVELS: tuple[float, ...] = (5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 LAWS = ("gaussian", "speckle", "speckle*", "poisson")
 # What a law's levels are where they are not of 255.
-OWN_LEVELS = {"poisson": (0.5, 1, 2, 3, 4, 5, 6)}
+OWN_LEVELS: dict[str, tuple[float, ...]] = {"poisson": (0.5, 1, 2, 3, 4, 5, 6)}
 
 
 def choose_levels(law: str, levels: Sequence[float] | None) -> tuple[float, ...]:

@@ -52,7 +52,7 @@ def study(model: Network, size: int, seed: int, dtype: str = "float32") -> Study
     )
     whole = Part("", type(model).__name__, law, law.holds())
     parts = equivariance.measure_parts(
-        model, variables, x, select=lambda path: path and "/" not in path
+        model, variables, x, select=lambda path: path != "" and "/" not in path
     )
     culprits = []
     if not whole.holds:

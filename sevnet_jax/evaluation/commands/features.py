@@ -113,7 +113,7 @@ def study(weights: Weights, noisy: Mapping[str, np.ndarray]) -> Study:
         if not np.isfinite(found).all():
             raise ValueError(f"the features under {name} are not all finite")
         mean = found.mean(-1)
-        if first is None:
+        if first is None or first_map is None:
             first, first_map = found, mean
         cosine[name] = compute_cosine(first, found)
         map_cosine[name] = compute_cosine(first_map, mean)
@@ -216,7 +216,9 @@ def run(args: argparse.Namespace) -> int:
     noisy = add_noises(clean, args.noises, args.seed)
     networks = methods.open_methods(args.weights)
     studies = {
-        network.name: study(network.denoiser.weights, noisy) for network in networks
+        network.name: study(network.denoiser.weights, noisy)
+        for network in networks
+        if network.denoiser is not None  # all of them: weights were asked for
     }
     height, width = clean.shape[:2]
     print(f"Similarity of the last decoder stage's features, {width}x{height} pixels,")

@@ -10,22 +10,28 @@ from sevnet_jax import create_model, equivariance
 from sevnet_jax.models import ops
 from sevnet_jax.models.cpu import convolution, winograd
 
-SHAPES = [(2, 8, 6, 5), (1, 7, 9, 3), (1, 1, 1, 2), (3, 1, 4, 2), (1, 2, 5, 7)]
+SHAPES = [(2, 8, 6, 5), (1, 7, 9, 3), (1, 1, 1, 2)]
+MORE_SHAPES = [(3, 1, 4, 2), (1, 2, 5, 7)]
 
 
 def draw(rng, shape):
     return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
 
+@jax.jit  # one program, not one for each of its many small steps
 def by_winograd(x, kernel):
     return winograd.convolve(x, kernel, None)
 
 
+@jax.jit
 def by_xla(x, kernel):
     return convolution._convolve_by_xla(1, False, None, x, kernel)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in MORE_SHAPES)],
+)
 def test_value_and_gradients_are_the_convolutions(rng, shape):
     x, kernel = draw(rng, shape), draw(rng, (3, 3, shape[-1], 4))
     expected, transpose = jax.vjp(by_xla, x, kernel)
@@ -62,20 +68,20 @@ def test_powers_of_two_stay_exact(rng, exponent):
 
 def test_gradients_commute_with_powers_of_two(rng):
     x, kernel = draw(rng, (2, 8, 8, 4)), draw(rng, (3, 3, 4, 6))
-    slope = jax.grad(lambda x, k: (by_winograd(x, k) ** 2).sum(), 1)
+    slope = jax.jit(jax.grad(lambda x, k: (by_winograd(x, k) ** 2).sum(), 1))
     equivariance.assert_homogeneous(lambda x: slope(x, kernel), x, degree=2)
 
 
 def test_vmap_and_second_derivatives_work(rng):
     x, kernel = draw(rng, (2, 1, 5, 4, 3)), draw(rng, (3, 3, 3, 2))
-    batched = jax.vmap(by_winograd, (0, None))(x, kernel)
+    batched = jax.jit(jax.vmap(by_winograd, (0, None)))(x, kernel)
     chex.assert_trees_all_close(
         batched, jnp.stack([by_xla(a, kernel) for a in x]), atol=1e-5
     )
 
     def curvature(convolve):
         loss = lambda k: (convolve(x[0], k) ** 3).sum()  # noqa: E731
-        return jax.grad(lambda k: (jax.grad(loss)(k) ** 2).sum())(kernel)
+        return jax.jit(jax.grad(lambda k: (jax.grad(loss)(k) ** 2).sum()))(kernel)
 
     theirs = curvature(by_xla)
     scale = np.abs(theirs).max()
@@ -117,13 +123,16 @@ def test_training_takes_it_where_there_are_many_channels(rng, without_winograd):
 def test_values_take_it_where_there_are_more(rng, without_winograd):
     x, kernel = draw(rng, (2, 5, 7, 192)), draw(rng, (3, 3, 192, 8))
     apply = lambda x: ops.convolve(x, kernel)  # noqa: E731
-    equivariance.assert_homogeneous(apply, x)
-    ours = jax.jit(apply)(x)
-    chex.assert_trees_all_close(jax.vmap(apply)(x[:, None])[:, 0], ours, rtol=1e-4)
+    by_products = jax.jit(apply)
+    equivariance.assert_homogeneous(by_products, x)
+    ours = by_products(x)
+    batched = jax.jit(jax.vmap(apply))(x[:, None])[:, 0]
+    chex.assert_trees_all_close(batched, ours, rtol=1e-4)
     without_winograd()
     assert 0 < find_error(ours, jax.jit(apply)(x)) < 5e-6
 
 
+@pytest.mark.slow
 def test_a_whole_network_gives_the_same_with_and_without(
     rng, draw_params, without_winograd
 ):
