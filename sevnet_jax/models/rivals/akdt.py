@@ -1,5 +1,6 @@
 """AKDT, of Brateanu et al., VISAPP 2025: channel attention after dilated kernels."""
 
+import functools
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -42,7 +43,9 @@ class DilatedBranch(nn.Module):
                 zip(self.dilations, nn.softmax(weights), strict=True)
             )
         ]
-        return Conv(self.features, 1, bias=False, name="output_conv")(sum(terms))
+        return Conv(self.features, 1, bias=False, name="output_conv")(
+            functools.reduce(jnp.add, terms)
+        )
 
 
 class NoiseEstimator(nn.Module):

@@ -15,7 +15,7 @@ from jax import Array, lax
 from sevnet_jax.models import tokens
 from sevnet_jax.models.rivals.common import Conv, Dense, LayerNorm, gelu, halves
 
-Sides = tuple[int, int]
+Sides = tuple[int, ...]  # height and width
 
 
 def cut_windows(x: Array, window: Sides) -> Array:  # [B, H, W, C] -> [B, n, N, C]
@@ -46,7 +46,8 @@ def relative_index(queries: Sides, keys: Sides) -> np.ndarray:  # -> [Nq, Nk]
     The table holds every difference of rows and of columns, row by row.
     """
     places = [
-        np.stack(np.indices(sides), -1).reshape(-1, 2) for sides in (queries, keys)
+        np.moveaxis(np.indices(sides), 0, -1).reshape(-1, 2)
+        for sides in (queries, keys)
     ]
     difference = places[0][:, None] - places[1][None] + np.array(keys) - 1
     return difference[..., 0] * (queries[1] + keys[1] - 1) + difference[..., 1]
@@ -80,7 +81,9 @@ def mask_between(
     return jnp.where(same, 0.0, -100.0).astype(jnp.float32)[None, :, None]
 
 
-def look_up(table: Array, index: np.ndarray) -> Array:  # [T, h], [q, k] -> [1,1,h,q,k]
+def look_up(
+    table: Array, index: np.ndarray | Array
+) -> Array:  # [T, h], [q, k] -> [1,1,h,q,k]
     """The table's rows at each query and key, as something to add to logits."""
     return table[index].transpose(2, 0, 1)[None, None]
 

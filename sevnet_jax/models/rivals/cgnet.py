@@ -119,7 +119,7 @@ class CascadedGazeBlock(nn.Module):
         y = LayerNorm(EPS, name="norm1")(x)
         y = Conv(2 * c, 1, name="conv1")(y)
         y = gelu(Conv(2 * c, groups=2 * c, name="conv2")(y))
-        scales, glance = [y], sum(halves(y))
+        scales, glance = [y], jnp.add(*halves(y))
         for i, (kernel, stride) in enumerate(self.cascade):
             name = f"GCE.depthwise_separable_convs.{i}"
             glance = Glance(kernel, stride, name=name)(glance)

@@ -49,7 +49,8 @@ class MixedAttention(nn.Module):
         attend = CosineAttention(
             self.heads[0], self.window, self.window, name="window_attn.attn_transform"
         )
-        y = attend(*jnp.split(parts, 3, -1), labels, labels)
+        query, key, value = jnp.split(parts, 3, -1)
+        y = attend(query, key, value, labels, labels)
         y = attention.join_windows(y, self.window, qkv.shape[1:3])
         return attention.roll(y, self.shift)
 

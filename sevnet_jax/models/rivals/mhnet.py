@@ -172,7 +172,7 @@ class Fusion(nn.Module):
     @nn.compact
     def __call__(self, *maps: Array) -> Array:  # [B, H, W, C] each -> [B, H, W, C]
         width = maps[0].shape[-1]
-        pooled = pool_mean(sum(maps), self.pool)
+        pooled = pool_mean(functools.reduce(jnp.add, maps), self.pool)
         inner = Conv(max(width // 8, 4), 1, bias=False, name="conv_du.0")
         pooled = gate(inner(pooled))
         total = jnp.zeros_like(maps[0])

@@ -108,10 +108,8 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
             fields.update({target: value} if isinstance(target, str) else target(value))
             continue
         else:
-            known = [*original.fields, *original.same, *original.fixed]
-            raise ValueError(
-                f"{name} has no hyper-parameter {key!r}; it has {', '.join(known)}"
-            )
+            has = ", ".join([*original.fields, *original.same, *original.fixed])
+            raise ValueError(f"{name} has no hyper-parameter {key!r}; it has {has}")
         if value not in allowed:
             raise ValueError(
                 f"{name} is built here with {key}={allowed[-1]!r} only, got {value!r}"

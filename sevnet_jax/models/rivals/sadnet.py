@@ -94,11 +94,11 @@ class Context(nn.Module):
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         quarter = x.shape[-1] // 4
         y = Conv(quarter, 1, name="conv0")(x)
-        y = [
+        wider = [
             leak(Conv(quarter, dilation=dilation, name=f"conv{dilation}")(y))
             for dilation in (1, 2, 3, 4)
         ]
-        return x + Conv(x.shape[-1], 1, name="fusion")(jnp.concatenate(y, axis=-1))
+        return x + Conv(x.shape[-1], 1, name="fusion")(jnp.concatenate(wider, axis=-1))
 
 
 class Guide(nn.Module):

@@ -105,7 +105,7 @@ class Xformer(Network):
                     self.expansion,
                     name=f"{name}.{block}",
                 )
-                branches = [shared(y) for y in branches]
+                branches = tuple(shared(y) for y in branches)
             return branches
 
         padded = ops.pad_to_multiple(x, self.multiple)
