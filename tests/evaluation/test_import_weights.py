@@ -103,7 +103,7 @@ def fail_to_load(path, map_location, weights_only):
             lambda s, f: s.update({"intro.bias": np.zeros(9)}),
             "intro.bias has the shape",
         ),
-        (lambda s, f: f.write_bytes(b"none"), "is no whole safetensors file"),
+        (lambda s, f: f.write_bytes(b"none"), "is not a complete safetensors file"),
         (lambda s, f: f.unlink(), "there is no file"),
     ],
 )

@@ -9,7 +9,7 @@ import sys
 from sevnet_jax.config import load_parts
 from sevnet_jax.runtime import use_compilation_cache
 
-DESCRIPTION = "Scores and studies networks and noise; COMMAND --help says more."
+DESCRIPTION = "Scores and studies networks and noise: eval.py COMMAND --help."
 COMMANDS = (
     "table",
     "compare",
@@ -49,11 +49,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         command.add_argument(
             "--parts",
             metavar="FILE",
-            help="a config that defines parts of a network, or noises, to be known",
+            help="config file that defines parts of a network, or noises",
         )
     given = sys.argv[1:] if argv is None else argv
     if given and given[0] in MOVED:
-        raise ValueError(f"eval.py {given[0]} is {MOVED[given[0]]} now")
+        raise ValueError(f"eval.py {given[0]} has moved: run {MOVED[given[0]]}")
     return parser.parse_args(given)
 
 

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="networks by name (default: those of the paper's table, and ours)",
     )
     parser.add_argument(
-        "--no-time", action="store_true", help="only count: seconds, not a minute"
+        "--no-time", action="store_true", help="count only, without timing"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead")
 

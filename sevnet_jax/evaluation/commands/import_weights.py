@@ -71,7 +71,9 @@ def read_state(path: str) -> dict[str, Any]:
         try:
             return load_file(path)
         except safetensors.SafetensorError as error:
-            raise ValueError(f"{path} is no whole safetensors file: {error}") from None
+            raise ValueError(
+                f"{path} is not a complete safetensors file: {error}"
+            ) from None
     try:
         import torch
     except ModuleNotFoundError:
