@@ -13,8 +13,14 @@ from pathlib import Path
 from sevnet_jax.evaluation import methods, protocol, runs, scenes, tables
 from sevnet_jax.runtime import use_compilation_cache
 from sevnet_jax.training.loop import train
-from sevnet_jax.training.recipe import SMALL, from_mapping, make_config
+from sevnet_jax.training.recipe import from_mapping, make_config
 
+OPTIMIZER = {
+    "learning_rate": 1.5e-3,
+    "schedule": "cosine",
+    "warmup_steps": 500,
+    "clip_norm": 0.1,
+}
 SMALLER = {"width": 24, "blocks": (1, 1), "bottleneck": 1}
 NOISES = ("gaussian:20", "speckle:60", "speckle:90", "mixture")
 
@@ -30,8 +36,14 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     use_compilation_cache()
     for name, source in (("photos", args.photos), ("dead_leaves", "dead_leaves")):
-        keys = {**SMALL, "steps": args.steps, "source": source}
-        recipe = from_mapping(make_config("sevnet_s", SMALLER, **keys))
+        config = make_config(
+            "sevnet_s",
+            SMALLER,
+            steps=args.steps,
+            data={"source": source, "batch_size": 16, "patch_size": 48},
+            optimizer=OPTIMIZER,
+        )
+        recipe = from_mapping(config)
         train(recipe, args.workdir / name, terminal=sys.stderr.isatty())
     trained = methods.open_methods(
         [str(args.workdir / name) for name in ("photos", "dead_leaves")], ["noisy"]

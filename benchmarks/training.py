@@ -22,19 +22,19 @@ from sevnet_jax.evaluation.report import format_table
 from sevnet_jax.training import loop, parallel
 from sevnet_jax.training.logs import read_metrics
 from sevnet_jax.training.objective import Objective
-from sevnet_jax.training.recipe import SMALL, Recipe, from_mapping, make_config
+from sevnet_jax.training.recipe import Recipe, Watch, from_mapping, make_config
 from sevnet_jax.training.step import create_state, make_step
 
 STRETCH = 10  # steps timed together
-STEP = {**SMALL, "batch_size": 8, "patch_size": 64}
+STEP = {"data": {"batch_size": 8, "patch_size": 64}}
 
 
 def compile_step(recipe: Recipe):
     """The compiled step."""
     objective = Objective(recipe)
-    step = make_step(objective.loss, recipe, parallel.make_mesh(recipe.batch_size))
+    step = make_step(objective.loss, recipe, parallel.make_mesh(recipe.data.batch_size))
     state = jax.eval_shape(lambda: create_state(objective.model, recipe))
-    shape = (recipe.batch_size, recipe.patch_size, recipe.patch_size, 3)
+    shape = (recipe.data.batch_size, recipe.data.patch_size, recipe.data.patch_size, 3)
     image = jax.ShapeDtypeStruct(shape, np.float32)
     return step.lower(state, {"clean": image, "noisy": image}, None).compile()
 
@@ -42,13 +42,13 @@ def compile_step(recipe: Recipe):
 def time_bare_step(recipe: Recipe, rounds: int) -> float:
     """Seconds a step on a batch that is already there, the median of the rounds."""
     step = compile_step(recipe)
-    mesh = parallel.make_mesh(recipe.batch_size)
+    mesh = parallel.make_mesh(recipe.data.batch_size)
     create = jax.jit(
         lambda: create_state(Objective(recipe).model, recipe),
         out_shardings=parallel.replicated(mesh),
     )
     state = create()
-    shape = (recipe.batch_size, recipe.patch_size, recipe.patch_size, 3)
+    shape = (recipe.data.batch_size, recipe.data.patch_size, recipe.data.patch_size, 3)
     image = np.random.default_rng(0).uniform(size=shape).astype(np.float32)
     batch = jax.device_put(
         {"clean": image, "noisy": image + np.float32(0.01)}, parallel.by_rows(mesh)
@@ -72,17 +72,19 @@ def time_loop(recipe: Recipe, rounds: int) -> tuple[float, float]:
         draw_photos(Path(folder, "photos"))
         recipe = dataclasses.replace(
             recipe,
-            source=f"{folder}/photos",
+            data=dataclasses.replace(recipe.data, source=f"{folder}/photos"),
+            watch=Watch(
+                log_every=STRETCH,
+                checkpoint_every=2 * STRETCH,
+                validate_every=10**9,
+                images=1,
+            ),
             steps=2 * STRETCH * (rounds + 1),
-            log_every=STRETCH,
-            checkpoint_every=2 * STRETCH,
-            validation_every=10**9,
-            validation_images=1,
         )
         loop.train(recipe, f"{folder}/run")
         records = read_metrics(Path(folder, "run"))
     steps = [
-        recipe.batch_size / r["images_per_second"]
+        recipe.data.batch_size / r["images_per_second"]
         for r in records
         if r["kind"] == "train"
     ][2:]  # the first ones read the files
@@ -108,7 +110,7 @@ def measure_loop(rounds: int) -> dict:
         "bare_seconds": float(np.mean(bare)),
         "loop_seconds": in_loop,
         "save_seconds": save,
-        "checkpoint_every": recipe.checkpoint_every,
+        "checkpoint_every": recipe.watch.checkpoint_every,
     }
 
 
@@ -129,7 +131,12 @@ def measure_memory(preset: str) -> dict[str, dict[str, int]]:
         recipe = from_mapping(make_config(preset, {"remat": remat}))
         objective = Objective(recipe)
         state = jax.eval_shape(lambda r=recipe, o=objective: create_state(o.model, r))
-        shape = (recipe.batch_size, recipe.patch_size, recipe.patch_size, 3)
+        shape = (
+            recipe.data.batch_size,
+            recipe.data.patch_size,
+            recipe.data.patch_size,
+            3,
+        )
         image = jax.ShapeDtypeStruct(shape, np.float32)
 
         def backward(params, batch, objective=objective):
@@ -150,7 +157,7 @@ def measure_share() -> dict:
     text = step.as_text()
     return {
         "devices": jax.device_count(),
-        "rows": recipe.batch_size // jax.device_count(),
+        "rows": recipe.data.batch_size // jax.device_count(),
         "gflop": step.cost_analysis()["flops"] / 1e9,
         "all_reduce": text.count(" all-reduce("),
         "all_gather": text.count(" all-gather("),

@@ -75,7 +75,9 @@ def load_weights(path: str | Path) -> Weights:
                 raise ValueError(f"{path} was not written by sevnet_jax")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is no whole safetensors file: {error}") from None
+        raise ValueError(
+            f"{path} is not a complete safetensors file: {error}"
+        ) from None
     try:
         config = json.loads(metadata["model"])
         provenance = json.loads(metadata["provenance"])
@@ -84,9 +86,7 @@ def load_weights(path: str | Path) -> Weights:
         wanted = metadata.pop("sha256")
     except (KeyError, ValueError, TypeError) as error:
         hint = _name_config(metadata)
-        raise ValueError(
-            f"{path} is of a model we do not know: {error}{hint}"
-        ) from None
+        raise ValueError(f"{path} uses an unknown model: {error}{hint}") from None
     digest = _digest(arrays, metadata)
     if digest != wanted:
         raise ValueError(f"{path} is damaged: its sha256 is not the one it was given")
@@ -155,7 +155,7 @@ def join(translator: Weights, denoiser: Weights) -> Weights:
     """Returns both as one: D(T(y)). They must have been trained for each other."""
     wanted = translator.provenance.get("denoiser_sha256")
     if wanted is None:
-        raise ValueError("these weights are of no translator")
+        raise ValueError("these weights are not a translator")
     if wanted != denoiser.sha256:
         raise ValueError(
             f"the translator was trained for the denoiser {wanted[:12]}, not for "
@@ -186,12 +186,12 @@ def check_fit(path: str | Path, params: Any, model: Network) -> None:
     try:
         expected = _expected(model)
     except ValueError as error:  # fields that do not go together
-        raise ValueError(f"{path} is of a model we do not know: {error}") from None
+        raise ValueError(f"{path} uses an unknown model: {error}") from None
     for name in sorted({*arrays, *expected}):
         if name not in arrays:
             raise ValueError(f"{path} lacks {name}")
         if name not in expected:
-            raise ValueError(f"{path} holds {name}, which the model has not")
+            raise ValueError(f"{path} contains {name}, which the model does not have")
         found, wanted = arrays[name], expected[name]
         if found.shape != wanted.shape or found.dtype != wanted.dtype:
             raise ValueError(

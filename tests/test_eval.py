@@ -158,7 +158,7 @@ def test_a_figure_of_an_unknown_format_is_refused(config, capsys):
 def test_a_size_that_is_none_is_refused(capsys, value):
     assert command.main(["complexity", "--size", value]) == 2
     error = capsys.readouterr().err
-    assert "no whole number of 1 or more" in error
+    assert "a whole number of at least 1" in error
     assert error.count("\n") == 1
 
 

@@ -32,7 +32,7 @@ HEAVY = {
     "tensorflow_datasets": {"data/tfds_source.py"},
     "orbax": {"training/checkpoint.py"},
     "fcntl": set(),
-    "torch": set(),
+    "torch": {"evaluation/commands/import_weights.py"},
 }
 
 

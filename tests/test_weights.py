@@ -75,7 +75,7 @@ HEAD = "params/head/kernel"
             None,
             lambda m: m.update(model=m["model"].replace("sevnet_s", "sevnet_s ")),
             False,
-            "a model we do not know",
+            "an unknown model",
         ),
         (None, lambda m: m.update(provenance="{}"), False, "is damaged"),
         (lambda a: a.pop(HEAD), None, True, f"lacks {HEAD}"),
@@ -83,7 +83,7 @@ HEAD = "params/head/kernel"
             lambda a: a.update(extra=np.zeros(2, np.float32)),
             None,
             True,
-            "holds extra, which the model has not",
+            "contains extra, which the model does not have",
         ),
         (
             lambda a: a.update({HEAD: a[HEAD][:1].copy()}),
@@ -104,12 +104,12 @@ HEAD = "params/head/kernel"
             "not finite",
         ),
         (None, lambda m: m.pop("format"), True, "not written by sevnet_jax"),
-        (None, lambda m: m.pop("model"), True, "a model we do not know"),
+        (None, lambda m: m.pop("model"), True, "an unknown model"),
         (
             None,
             lambda m: m.update(model='{"name": "resnet"}'),
             True,
-            "a model we do not know",
+            "an unknown model",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_every_flipped_bit_of_the_values_is_noticed(weights_file, tmp_path):
 def test_truncated_files_are_refused(weights_file, tmp_path, keep):
     path = tmp_path / "w.safetensors"
     path.write_bytes(weights_file.read_bytes()[:keep])
-    with pytest.raises(ValueError, match="no whole safetensors file"):
+    with pytest.raises(ValueError, match="not a complete safetensors file"):
         load_weights(path)
 
 

@@ -14,8 +14,25 @@ from jax.extend import core
 
 from sevnet_jax.runtime import compiler_options
 
-# Parameters and MACs at 256x256 in the paper's complexity table.
-PAPER = {"sevnet": (31.32e6, 158.69e9), "sevnet_lw": (16.28e6, 76.50e9)}
+# Millions of parameters and GMACs at 256x256 in the paper's complexity table. Its
+# counter adds biases and norms and misses products that are no layers of their own, so
+# that rivals' products differ (docs/rivals.md).
+PAPER = {
+    "sadnet": (4.23, 18.97),
+    "swinir": (3.14, 204.99),
+    "uformer": (20.63, 41.55),
+    "restormer": (26.13, 141.24),
+    "nafnet": (29.16, 16.25),
+    "grl": (5.11, 316.57),
+    "cgnet": (185.38, 115.08),
+    "xformer": (25.22, 143.12),
+    "mhnet": (67.54, 127.40),
+    "akdt": (11.43, 56.89),
+    "esc": (0.94, 51.59),
+    "crwkv": (21.08, 113.55),
+    "sevnet_lw": (16.28, 76.50),
+    "sevnet": (31.32, 158.69),
+}
 PAPER_SIZE = 256
 ROUNDS = 3  # of which the best counts
 
@@ -41,9 +58,15 @@ def measure_complexity(name: str, model: nn.Module, size: int = 256) -> Complexi
     image = jax.ShapeDtypeStruct((1, size, size, model.channels), jnp.float32)
     params = jax.eval_shape(model.init, jax.random.key(0), image)
     macs = count_macs(model.apply, params, image)
-    paper = PAPER.get(name, (None, None)) if size == PAPER_SIZE else (None, None)
+    paper = PAPER.get(name) if size == PAPER_SIZE else None
     return Complexity(
-        name, size, count_params(params), macs, macs / size**2, paper[0], paper[1]
+        name,
+        size,
+        count_params(params),
+        macs,
+        macs / size**2,
+        paper[0] * 1e6 if paper else None,
+        paper[1] * 1e9 if paper else None,
     )
 
 

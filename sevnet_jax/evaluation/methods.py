@@ -78,7 +78,10 @@ def find_channels(methods: Sequence[Method], grey: bool = False) -> int:
         found.add(1)
     if len(found) > 1:
         counts = " and ".join(map(str, sorted(found)))
-        raise ValueError(f"images of {counts} channels need tables of their own")
+        raise ValueError(
+            f"cannot score images of {counts} channels together; run the command once "
+            "for each"
+        )
     return found.pop() if found else 3
 
 

@@ -3,14 +3,22 @@
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 
 import jax
 import numpy as np
+from tqdm import tqdm
 
 from sevnet_jax import images
 from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
-from sevnet_jax.inference.denoiser import SYMMETRIES, TRANSLATOR, Denoiser, load
+from sevnet_jax.inference.denoiser import (
+    SYMMETRIES,
+    TRANSLATOR,
+    Denoiser,
+    Progress,
+    load,
+)
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
 from sevnet_jax.runtime import use_compilation_cache
 
@@ -39,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
         try:
             restore_file(args, denoiser, job, f"[{number}/{len(jobs)}] ")
         except KeyboardInterrupt:
-            complain("stopped; the files that are there are whole")
+            complain("interrupted; all files written so far are complete")
             return INTERRUPTED
         except Exception as error:  # coders and devices raise errors of many kinds
             failed += 1
@@ -73,7 +81,7 @@ def restore_file(
     args: argparse.Namespace, denoiser: Denoiser, job: Job, prefix: str
 ) -> None:
     if args.skip_existing and job.target.exists():
-        say(args, f"{prefix}{job.source}: {job.target} exists")
+        say(args, f"{prefix}{job.source}: skipped, {job.target} exists already")
         return
     began = time.perf_counter()
     picture = images.read_picture(job.source, args.max_pixels)
@@ -85,7 +93,7 @@ def restore_file(
         strength=args.strength,
         ensemble=args.ensemble,
         fast=args.fast,
-        progress=Bar(args, prefix + job.source.name),
+        progress=make_bar(args, prefix + job.source.name),
     )
     images.write_picture(job.target, restored, picture)
     seconds = time.perf_counter() - began
@@ -105,33 +113,15 @@ def announce(
         say(args, f"{name}: {count / 1e6:.0f} megapixels, about {seconds:.0f} s")
 
 
-class Bar:
-    """Says how long the rest will take, on a terminal all the time, else once.
+def make_bar(args: argparse.Namespace, name: str) -> Progress:
+    """Returns what shows the progress of an image of several parts, on a terminal."""
 
-    The first part does not count: it is compiled for.
-    """
-
-    def __init__(self, args: argparse.Namespace, name: str):
-        self._args, self._name = args, name
-
-    def __call__(self, items):
+    def show(items: Iterable) -> Iterable:
         items = list(items)
-        live = sys.stderr.isatty() and not self._args.quiet and len(items) > 1
-        began = time.perf_counter()
-        for done, item in enumerate(items):
-            text = f"{self._name}: {done} of {len(items)} parts"
-            if done == 1:
-                began = time.perf_counter()
-            if done > 1:
-                left = (time.perf_counter() - began) / (done - 1) * (len(items) - done)
-                text += f", about {left:.0f} s left"
-            if live:
-                print(f"\r{text:<78}", end="", file=sys.stderr)
-            elif done == 2:
-                say(self._args, text)
-            yield item
-        if live:
-            print("\r" + " " * 78 + "\r", end="", file=sys.stderr)
+        hidden = True if args.quiet or len(items) == 1 else None
+        return tqdm(items, desc=name, unit="part", leave=False, disable=hidden)
+
+    return show
 
 
 def complain(text: str) -> None:
@@ -154,32 +144,48 @@ class OneLineParser(argparse.ArgumentParser):
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = OneLineParser(
         prog="denoise.py",
-        description="Restores noisy images; nobody has to know the noise. Bit depth "
-        "and metadata stay as they are.",
+        description="Removes noise from images. You do not need to know the noise "
+        "level. Bit depth and metadata are kept.",
     )
     add = parser.add_argument
     add("inputs", nargs="+", metavar="IN", help="files, globs or folders")
-    add("-o", "--out", help="a file, or a folder for several; without: beside each "
-        f"input, NAME{SUFFIX}.EXT")  # fmt: skip
-    add("--recursive", action="store_true", help="folders with all below them")
-    add("--skip-existing", action="store_true", help="leave results that are there")
-    add("--strength", type=float, default=1.0, help="0 (input) to 1 (restored)")
+    add("-o", "--out", help="output file, or a folder for several inputs (default: "
+        f"NAME{SUFFIX}.EXT beside each input)")  # fmt: skip
+    add("--recursive", action="store_true", help="include subfolders")
+    add(
+        "--skip-existing",
+        action="store_true",
+        help="skip images whose result exists already",
+    )
+    add(
+        "--strength",
+        type=float,
+        default=1.0,
+        help="blend from 0 (input) to 1 (restored)",
+    )
     add("--ensemble", action="store_true",
         help="average over 8 flips and rotations: better, 8 times slower")  # fmt: skip
     add("--fast", action="store_true",
-        help="let the tiles of large images overlap less, and blend them: off by up to "
-        "0.007 of the range (gaussian 20) or 0.018 (speckle 90)")  # fmt: skip
-    add("--weights", help="a file, or the name of weights that came with the package")
+        help="overlap the tiles of large images less and blend them; error up to 0.007 "
+        "of the range (gaussian 20) or 0.018 (speckle 90)")  # fmt: skip
+    add(
+        "--weights",
+        help="a weights file, a run's folder, or the name of bundled weights",
+    )
     add("--real", dest="translator", action="store_const", const=TRANSLATOR,
-        help="for photos from cameras: their noise is translated first, into noise "
-        "that the weights know")  # fmt: skip
-    add("--translator", metavar="FILE", help="as --real, by weights of your own")
-    add("--parts", metavar="FILE", help="a config that defines parts of the weights' "
-        "network, if it was not trained here")  # fmt: skip
+        help="for photos from cameras: first translate their noise into noise that the "
+        "denoiser can remove")  # fmt: skip
+    add(
+        "--translator",
+        metavar="FILE",
+        help="like --real, with your own translator weights",
+    )
+    add("--parts", metavar="FILE", help="config file that defines parts of the "
+        "network, if the weights were not trained on this machine")  # fmt: skip
     add("--device", choices=("cpu", "gpu", "tpu"), help="where to compute")
     add("--max-pixels", type=int, default=500_000_000,
-        help="refuse larger images, as decompression bombs (500 million)")  # fmt: skip
-    add("--quiet", action="store_true", help="say nothing but errors")
+        help="refuse images with more pixels (default: 500 million)")  # fmt: skip
+    add("--quiet", action="store_true", help="print errors only")
     args = parser.parse_args(argv)
     if not 0 <= args.strength <= 1:
         parser.error(f"--strength must be 0 to 1, got {args.strength}")

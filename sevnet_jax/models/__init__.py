@@ -1,5 +1,6 @@
-"""Networks: the contract, homogeneous blocks, SEVNet. Imports nothing of ours."""
+"""Networks: the contract, SEVNet and its blocks, rivals. Imports nothing of ours."""
 
+from sevnet_jax.models import rivals
 from sevnet_jax.models.base import Network, create_model, list_models, register
 from sevnet_jax.models.layers import (
     SEVB,
@@ -27,4 +28,5 @@ __all__ = [
     "create_model",
     "list_models",
     "register",
+    "rivals",
 ]

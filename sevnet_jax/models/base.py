@@ -127,7 +127,9 @@ def create_model(name: str, *, wrapped: bool = False, **changes: Any) -> Network
         )
     preset = _PRESETS[name]
     check_fields(preset.network, changes)
-    fields = {**preset.fields, **changes}
+    # Files have lists for tuples; a field must be hashable.
+    tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
+    fields = {**preset.fields, **tuples}
     if not wrapped:
         return preset.network(**fields)
     if "centre" in list_fields(preset.network):

@@ -36,16 +36,25 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str, str
     )
     add = parser.add_argument
     add("--config", metavar="FILE[:ARGUMENT]", help="the recipe; see configs/")
-    add("--workdir", metavar="FOLDER", help="of the run")
+    add("--workdir", metavar="FOLDER", help="folder for the run's files")
     add("--config.KEY", metavar="VALUE", dest="_", help="sets a key of the config")
     add("--accept_changes", action="store_true",
-        help="go on with a run although the config differs from its own")  # fmt: skip
+        help="continue a run although its config has changed")  # fmt: skip
     add("--profile", action="store_true", help="write a trace of five steps")
     add("--distributed", action="store_true",
-        help="several hosts that find each other: Slurm, TPU pods")  # fmt: skip
-    add("--coordinator", metavar="IP:PORT", help="several hosts: of the first")
-    add("--processes", type=int, metavar="N", help="several hosts: how many")
-    add("--process", type=int, metavar="N", help="several hosts: which one this is")
+        help="several hosts that find each other (Slurm, TPU pods)")  # fmt: skip
+    add(
+        "--coordinator",
+        metavar="IP:PORT",
+        help="several hosts: address of the first one",
+    )
+    add("--processes", type=int, metavar="N", help="several hosts: number of processes")
+    add(
+        "--process",
+        type=int,
+        metavar="N",
+        help="several hosts: index of this process, from 0",
+    )
     args, rest = parser.parse_known_args(argv)
     changes = {}
     words = iter(rest)
@@ -73,7 +82,7 @@ def change(config: dict[str, Any], changes: dict[str, str]) -> None:
         for section in sections:
             inner = inner.setdefault(section, {})
             if not isinstance(inner, dict):
-                raise ValueError(f"{section} has no keys of its own, got {key!r}")
+                raise ValueError(f"{section} is a single value, so there is no {key}")
         inner[last] = text if isinstance(inner.get(last), str) else _read_value(text)
 
 

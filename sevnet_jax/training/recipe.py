@@ -185,7 +185,7 @@ def _build(kind: type, values: Mapping[str, Any], prefix: str = "") -> Any:
 def _describe_unknown(key: str, prefix: str, known: list[str]) -> str:
     moved = None if prefix else find_new_name(key)
     if moved:
-        return f"unknown key {key!r}; it is {moved} now"
+        return f"unknown key {key!r}; it is now {moved}"
     names = [prefix + name for name in known]
     if not prefix:
         names += [f"{s}.{f.name}" for s, kind in SECTIONS.items()
@@ -204,7 +204,8 @@ def _check_type(name: str, field: dataclasses.Field, value: Any) -> None:
         fits = all(type(item) is type(default[0]) for item in value)
     if not fits:
         raise ValueError(
-            f"{name} must be like {default!r}, got {value!r} ({type(value).__name__})"
+            f"{name} must have the type of its default, {default!r}; got {value!r} "
+            f"({type(value).__name__})"
         )
 
 

@@ -31,8 +31,8 @@ def claim(
     foreign = [name for name in held if not name.startswith(".")]
     if foreign and CONFIG not in held:
         raise ValueError(
-            f"the workdir {str(path)!r} holds other things ({min(foreign)!r}, ...) and "
-            f"no {CONFIG} of a run; choose an empty one"
+            f"the workdir {str(path)!r} contains other files ({min(foreign)!r}, ...) "
+            f"and no {CONFIG} of a run; choose an empty one"
         )
     path.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path / LOCK, blocking=False)

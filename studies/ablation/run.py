@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         print("ablation:", " ".join(str(error).split()), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on from there", file=sys.stderr)
+        print("interrupted; rerun the same command to resume", file=sys.stderr)
         return 130
     return 0
 
@@ -194,7 +194,7 @@ def train_weights(
     print(f"--- {folder.name}", file=sys.stderr)
     state = train(recipe, folder, terminal=sys.stderr.isatty())
     if int(state.step) < recipe.steps:
-        sys.exit("stopped; the same command goes on from there")
+        sys.exit("stopped; rerun the same command to resume")
     return read_held_out(folder, recipe)
 
 

@@ -70,7 +70,7 @@ def test_a_corrupt_image_is_exit_code_1(run, photos):
         (["table", "--data", "{photos}", "--weights", "x"], "there are no weights 'x'"),
         (["table", "--data", "{photos}", "--weights", "{photos}"], "is it finished"),
         (["table", "--pairs", "{photos}"], "no pairs in"),
-        (["study"], "eval.py study is python -m studies.ablation.report now"),
+        (["study"], "eval.py study has moved: run python -m studies.ablation.report"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(run, photos, tmp_path, argv, words):

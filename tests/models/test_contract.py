@@ -19,6 +19,8 @@ SMALL = {
     for family in ("sevnet", "baseline", "translator")
     for name in list_models(family)
 }
+# Rivals keep the same contract, by a test of their own (rivals/test_contract.py).
+NAMES = [name for name in list_models() if name not in list_models("rival")]
 QUICK = ("sevnet_xs", "unet_relu_xs")
 
 
@@ -33,7 +35,7 @@ def make(name, **fields):
     return create_model(name, **{**SMALL.get(name, {}), **fields})
 
 
-@pytest.mark.parametrize("name", in_time(list_models()))
+@pytest.mark.parametrize("name", in_time(NAMES))
 def test_any_size_and_type_comes_back(name):
     model = make(name)
     large, small = (
@@ -51,7 +53,7 @@ def test_any_size_and_type_comes_back(name):
         assert (y.shape, y.dtype) == (x.shape, x.dtype)
 
 
-@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("name", NAMES)
 def test_what_it_says_of_itself_goes_together(name):
     model = create_model(name)
     assert model.channels == 3
@@ -66,7 +68,7 @@ def test_what_it_says_of_itself_goes_together(name):
         )
 
 
-@pytest.mark.parametrize("name", in_time(list_models()))
+@pytest.mark.parametrize("name", in_time(NAMES))
 def test_the_declared_law_is_the_measured_one(name, draw_params, rng):
     model = make(name)
     side = 2 * model.multiple
@@ -76,7 +78,7 @@ def test_the_declared_law_is_the_measured_one(name, draw_params, rng):
     assert found.holds() == model.keeps_the_law
 
 
-@pytest.mark.parametrize("name", in_time(list_models()))
+@pytest.mark.parametrize("name", in_time(NAMES))
 def test_tiles_equal_the_whole_or_are_refused(name, draw_params, rng, tmp_path):
     model = make(name)
     length = 2 * (model.reach or 20) + 8 * model.multiple

@@ -10,6 +10,8 @@ from jax import export
 
 from sevnet_jax import create_model, list_models
 
+# Rivals have a test of their own.
+OURS = [name for name in list_models() if name not in list_models("rival")]
 QUICK = [("sevnet_xs", "cuda"), ("sevnet_xs", "tpu"), ("unet_relu_xs", "cpu")]
 
 
@@ -17,7 +19,7 @@ QUICK = [("sevnet_xs", "cuda"), ("sevnet_xs", "tpu"), ("unet_relu_xs", "cpu")]
     ("name", "platform"),
     [
         pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
-        for case in itertools.product(list_models(), ("cpu", "cuda", "tpu"))
+        for case in itertools.product(OURS, ("cpu", "cuda", "tpu"))
     ],
 )
 def test_forward_and_gradient_lower(name, platform):

@@ -82,7 +82,7 @@ def test_unknown_key_is_named_with_its_neighbour():
     ],
 )
 def test_flat_keys_are_answered_with_their_new_names(old, new):
-    with pytest.raises(ValueError, match=f"unknown key '{old}'; it is {new} now"):
+    with pytest.raises(ValueError, match=f"unknown key '{old}'; it is now {new}"):
         make_config("sevnet_s", **{old: 8})
 
 
@@ -90,11 +90,14 @@ def test_flat_keys_are_answered_with_their_new_names(old, new):
     ("keys", "message"),
     [
         ({"data": {"batch_size": 0}}, r"data.batch_size must be 1..1048576, got 0"),
-        ({"data": {"batch_size": "8"}}, "data.batch_size must be like 4"),
-        ({"data": {"clip": 1}}, "data.clip must be like False"),
+        (
+            {"data": {"batch_size": "8"}},
+            "data.batch_size must have the type of its default, 4",
+        ),
+        ({"data": {"clip": 1}}, "data.clip must have the type of its default, False"),
         ({"data": {"noise": "salt"}}, "noise 'salt' is not known"),
         ({"data": 3}, "data is a mapping, got 3"),
-        ({"steps": True}, "steps must be like"),
+        ({"steps": True}, "steps must have the type"),
         ({"seed": -1}, "seed must be 0.."),
         ({"optimizer": {"learning_rate": -1.0}}, "learning_rate must be positive"),
         ({"optimizer": {"ema_decay": 1.0}}, "ema_decay must be at least 0 and below 1"),
@@ -104,7 +107,7 @@ def test_flat_keys_are_answered_with_their_new_names(old, new):
         ({"loss": "l3"}, "unknown loss 'l3'; choose from l1"),
         ({"watch": {"noises": ("pepper",)}}, "noise 'pepper' is not known"),
         ({"watch": {"noises": ()}}, "watch.noises must name one"),
-        ({"watch": {"noises": (1,)}}, "watch.noises must be like"),
+        ({"watch": {"noises": (1,)}}, "watch.noises must have the type"),
         ({"watch": {"size": 10}}, "watch.size must be >= 11"),
     ],
 )

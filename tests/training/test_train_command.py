@@ -20,10 +20,10 @@ from sevnet_jax.training.logs import Log, read_metrics
         (["--config.batch_sise=8"], ["batch_sise", "batch_size"]),
         (
             ["--config.batch_size=8"],
-            ["'batch_size'; it is data.batch_size now"],
+            ["'batch_size'; it is now data.batch_size"],
         ),
-        (["--config.source=a"], ["'source'; it is data.source now"]),
-        (["--config.validation_size=16"], ["it is watch.size now"]),
+        (["--config.source=a"], ["'source'; it is now data.source"]),
+        (["--config.validation_size=16"], ["it is now watch.size"]),
         (["--config.model.widht=8"], ["widht", "width"]),
         (["--config.data.batch_size=many"], ["batch_size", "many"]),
         (["--config.data.batch_size=0"], ["batch_size must be 1..1048576, got 0"]),

@@ -188,7 +188,7 @@ def test_a_translator_serves_its_own_denoiser_only(run, denoiser):
     file = run / "weights.safetensors"
     with pytest.raises(ValueError, match="was trained for the denoiser"):
         load("sevnet_s", translator=file)
-    with pytest.raises(ValueError, match="are of no translator"):
+    with pytest.raises(ValueError, match="are not a translator"):
         load(denoiser, translator=denoiser)
 
 

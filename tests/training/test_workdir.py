@@ -24,7 +24,7 @@ def test_the_resolved_config_is_saved(tmp_path):
 def test_a_foreign_folder_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("dear")
     with (
-        pytest.raises(ValueError, match="holds other things"),
+        pytest.raises(ValueError, match="contains other files"),
         claim(tmp_path, recipe(), {}),
     ):
         pass

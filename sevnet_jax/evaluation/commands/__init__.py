@@ -9,7 +9,7 @@ import sys
 from sevnet_jax.config import load_parts
 from sevnet_jax.runtime import use_compilation_cache
 
-DESCRIPTION = "Scores and studies networks and noise; COMMAND --help says more."
+DESCRIPTION = "Scores and studies networks and noise: eval.py COMMAND --help."
 COMMANDS = (
     "table",
     "compare",
@@ -20,7 +20,9 @@ COMMANDS = (
     "complexity",
     "noise",
     "demo",
+    "import",
 )
+MODULES = {"import": "import_weights"}  # where the name is no module's
 MOVED = {
     "ablation": "python -m studies.ablation.table",
     "study": "python -m studies.ablation.report",
@@ -39,18 +41,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="eval.py", description=DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name in COMMANDS:
-        module = importlib.import_module(f"sevnet_jax.evaluation.commands.{name}")
+        place = MODULES.get(name, name)
+        module = importlib.import_module(f"sevnet_jax.evaluation.commands.{place}")
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         command.set_defaults(run=module.run)
         module.add_arguments(command)
         command.add_argument(
             "--parts",
             metavar="FILE",
-            help="a config that defines parts of a network, or noises, to be known",
+            help="config file that defines parts of a network, or noises",
         )
     given = sys.argv[1:] if argv is None else argv
     if given and given[0] in MOVED:
-        raise ValueError(f"eval.py {given[0]} is {MOVED[given[0]]} now")
+        raise ValueError(f"eval.py {given[0]} has moved: run {MOVED[given[0]]}")
     return parser.parse_args(given)
 
 

@@ -15,7 +15,7 @@ def whole_number(least: int) -> Callable[[str], int]:
     def convert(text: str) -> int:
         if not text.isdecimal() or not least <= int(text) < 2**31:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is no whole number of {least} or more"
+                f"expected a whole number of at least {least}, got {text!r}"
             )
         return int(text)
 
@@ -27,13 +27,13 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         "--weights",
         nargs="+",
         metavar="W",
-        help="weights to score: files, runs' folders or names (the bundled ones); "
-        "LABEL=W shows them as LABEL",
+        help="weights files, run folders or names (default: the bundled weights); "
+        "LABEL=W sets the label",
     )
     parser.add_argument(
         "--translator",
         metavar="T",
-        help="score the weights also behind this translator of camera noise: a name, "
+        help="also score the weights after this translator of camera noise: a name, "
         "file or run",
     )
     parser.add_argument(
@@ -49,7 +49,7 @@ def add_grey(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grey",
         action="store_true",
-        help="score the luminance of the images (so always for weights of 1 channel)",
+        help="score the luminance only (automatic for one-channel weights)",
     )
 
 

@@ -15,7 +15,7 @@ from sevnet_jax.evaluation.commands import arguments
 from sevnet_jax.evaluation.report import format_table
 from sevnet_jax.evaluation.sheet import Crop, Panel, check_crop, find_crop, parse_crop
 
-HELP = "one photo under noises, restored by each method, with a crop enlarged"
+HELP = "one photo under several noises, restored by each method"
 # Of larger photos a panel shows every n-th pixel: averages would hide the noise.
 LONGEST_SIDE = 1024
 

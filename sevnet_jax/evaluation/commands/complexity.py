@@ -9,7 +9,7 @@ from sevnet_jax import models
 from sevnet_jax.evaluation import complexity, report
 from sevnet_jax.evaluation.commands.arguments import whole_number
 
-HELP = "parameters, MACs and time of every preset, beside the paper's"
+HELP = "parameters, MACs and time of networks, beside the paper's table"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,14 +17,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--size", type=whole_number(1), default=256, help="image side (256)"
     )
     parser.add_argument(
-        "--no-time", action="store_true", help="only count: seconds, not a minute"
+        "--model",
+        nargs="+",
+        metavar="NAME",
+        help="networks by name (default: those of the paper's table, and ours)",
+    )
+    parser.add_argument(
+        "--no-time", action="store_true", help="count only, without timing"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead")
 
 
 def run(args: argparse.Namespace) -> int:
     found = []
-    for name in models.list_models():
+    for name in args.model or list_rows():
         model = models.create_model(name)
         counted = complexity.measure_complexity(name, model, args.size)
         if not args.no_time:
@@ -37,6 +43,14 @@ def run(args: argparse.Namespace) -> int:
     print(f"One image of {args.size}x{args.size}, MACs of all convolutions:")
     print(format_table(found))
     return 0
+
+
+def list_rows() -> list[str]:
+    """Returns the networks of the paper's table, then the other ones of ours."""
+    known = models.list_models()
+    ours = [name for name in known if name not in models.list_models("rival")]
+    paper = [name for name in complexity.PAPER if name in known]
+    return [*paper, *(name for name in ours if name not in paper)]
 
 
 def format_table(counted: Sequence[complexity.Complexity]) -> str:

@@ -102,14 +102,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--noise",
         default="gaussian",
         metavar="LAW",
-        help=f"whose level grows: {', '.join(LAWS)} (gaussian)",
+        help=f"noise to vary: {', '.join(LAWS)} (default: gaussian)",
     )
     parser.add_argument(
         "--levels",
         nargs="+",
         type=float,
         metavar="L",
-        help=f"({' '.join(map(str, LEVELS))}; poisson has its own)",
+        help=f"(default: {' '.join(map(str, LEVELS))}; poisson has its own)",
     )
     parser.add_argument("--limit", type=arguments.whole_number(1), help="images")
     parser.add_argument("--seed", type=arguments.whole_number(0), default=0)

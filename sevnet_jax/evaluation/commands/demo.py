@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     denoise = denoise_real = sevnet_jax.load(args.weights)
     if not args.weights:  # the translator is trained for the bundled ones
         denoise_real = sevnet_jax.load(translator=TRANSLATOR)
-        print(f"{CAMERA}, a camera's noise, is restored with --real's translator.")
+        print(f"{CAMERA} (camera noise) is restored with the translator of --real.")
     print("Protocol rgb8:")
     folder, out = Path(args.samples), Path(args.out)
     print(restore_samples(denoise, denoise_real, folder, out))

@@ -28,7 +28,7 @@ from sevnet_jax.models import Network, NormalizationWrapper, SEVNet
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.weights import Weights
 
-HELP = "how alike a network's last features are under different noise level maps"
+HELP = "how similar a network's last features are under different level maps"
 SIZE = 256
 NOISES = ("speckle:40", "variant1", "variant2")
 COLOURS = "viridis"

@@ -8,7 +8,7 @@ from sevnet_jax.data import noise
 from sevnet_jax.evaluation import methods, protocol, report, runs, scenes, tables
 from sevnet_jax.evaluation.commands import arguments
 
-HELP = "mean PSNR and SSIM of weights and methods on image sets, beside the paper's"
+HELP = "mean PSNR and SSIM on image sets, next to the paper's numbers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--paper",
         choices=tables.PAPER_ROWS,
         default="all",
-        help="which of the paper's rows stand beside (all)",
+        help="which of the paper's rows to show (default: all)",
     )
     parser.add_argument(
         "--out",
@@ -49,7 +49,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=arguments.whole_number(0), default=0)
     parser.add_argument(
-        "--limit", type=arguments.whole_number(1), help="images of each folder"
+        "--limit",
+        type=arguments.whole_number(1),
+        help="use only the first N images of each folder",
     )
 
 

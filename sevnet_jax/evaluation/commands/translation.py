@@ -22,7 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a name, file or run (the bundled one)",
     )
     parser.add_argument(
-        "--weights", default=DEFAULT, metavar="W", help="those it was trained for"
+        "--weights",
+        default=DEFAULT,
+        metavar="W",
+        help="the denoiser it was trained for",
     )
     parser.add_argument("--limit", type=whole_number(1), help="pairs")
     parser.add_argument(
@@ -47,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
     crop = sheet.parse_crop(args.crop) if args.crop else None
     found = scenes.from_pairs(args.pairs, args.limit)
     if args.show > len(found):
-        raise ValueError(f"there are {len(found)} pairs, so no number {args.show}")
+        raise ValueError(
+            f"--show {args.show} is out of range: there are {len(found)} pairs"
+        )
     weights = join(load_named(args.translator), load_named(args.weights))
     result = translation.study(weights, found, args.show - 1)
     reference = result.example.pixels["reference"]

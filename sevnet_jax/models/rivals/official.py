@@ -1,0 +1,236 @@
+"""The originals' hyper-parameters and weights, turned into ours.
+
+    network = build("restormer", {"dim": 48, "LayerNorm_type": "BiasFree"})
+    variables = convert(network, {"patch_embed.proj.weight": array, ...})
+
+A parameter's path, joined by dots, is its official key. Its last part says the layout:
+`kernel` is an official weight with the axes of a convolution or of a linear map turned
+round, `scale` the weight of a norm, and whatever else is called as it is officially
+and laid out so. Axes of length 1 do not matter.
+"""
+
+import dataclasses
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+
+from sevnet_jax.models.base import Network, create_model, list_models
+
+LOCAL_POOLING = ("tlc_train_size", "tlc_base_factor")  # of no weight: a field of ours
+WRAPPERS = ("params_ema", "params", "state_dict")  # where files keep a network's state
+SHOWN = 3  # names in a message
+
+
+@dataclasses.dataclass(frozen=True)
+class Original:
+    """What `declare` was told of an original."""
+
+    network: type[Network]
+    fields: Mapping[str, str | Callable[[Any], Mapping[str, Any]]]
+    same: Mapping[str, str]
+    fixed: Mapping[str, Any]
+    unused: tuple[str, ...]
+    ignored: tuple[str, ...]
+    prefixes: tuple[str, ...]
+
+
+_ORIGINALS: dict[str, Original] = {}
+
+
+def declare(
+    name: str,
+    network: type[Network],
+    *,
+    fields: Mapping[str, str | Callable[[Any], Mapping[str, Any]]],
+    same: Mapping[str, str] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    unused: Iterable[str] = (),
+    ignored: Iterable[str] = (),
+    prefixes: Iterable[str] = (),
+) -> None:
+    """Makes an original known: what its hyper-parameters are to the fields of ours.
+
+    `fields` gives for each the field, or a function from its value to fields. One in
+    `same` must equal another or be None, one in `fixed` must have that value (what else
+    it could have we did not build), one in `unused` may have any. `ignored` are
+    patterns of official keys that are no parameters in use, `prefixes` what keys may
+    start with besides `module.`.
+    """
+    _ORIGINALS[name] = Original(
+        network,
+        fields,
+        same or {},
+        fixed or {},
+        (*unused, "seed"),
+        tuple(ignored),
+        ("module.", *prefixes),
+    )
+
+
+def read_norm(value: str) -> dict[str, bool]:
+    """Fields of Restormer's two norms, by their official names."""
+    choices = {"WithBias": True, "BiasFree": False}
+    if value not in choices:
+        raise ValueError(f"LayerNorm_type is WithBias or BiasFree, got {value!r}")
+    return {"centred": choices[value]}
+
+
+def list_originals() -> list[str]:
+    """Returns the names that `build` knows."""
+    return sorted(_ORIGINALS)
+
+
+def build(name: str, config: Mapping[str, Any]) -> Network:
+    """Returns the network of official hyper-parameters, those left out as by default.
+
+    Names with a leading underscore are notes.
+    """
+    if name not in _ORIGINALS:
+        known = ", ".join(list_originals())
+        raise ValueError(f"unknown original {name!r}; choose from {known}")
+    original = _ORIGINALS[name]
+    fields: dict[str, Any] = {}
+    for key, value in config.items():
+        if key.startswith("_") or key in original.unused:
+            continue
+        if key in original.fixed:
+            allowed = [original.fixed[key]]
+        elif key in original.same:
+            allowed = [None, config.get(original.same[key], value)]
+        elif key in original.fields:
+            target = original.fields[key]
+            value = tuple(value) if isinstance(value, list) else value
+            fields.update({target: value} if isinstance(target, str) else target(value))
+            continue
+        else:
+            has = ", ".join([*original.fields, *original.same, *original.fixed])
+            raise ValueError(f"{name} has no hyper-parameter {key!r}; it has {has}")
+        if value not in allowed:
+            raise ValueError(
+                f"{name} is built here with {key}={allowed[-1]!r} only, got {value!r}"
+            )
+    return original.network(**fields)
+
+
+def convert(
+    network: Network | str,
+    state: Mapping[str, Any],
+    config: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Returns the Flax variables of a network, from {official key: array}.
+
+    The network is one that was built, a preset's name, or the name of an original with
+    its `config`. Keys that are missing, left over or misshapen are refused.
+    """
+    if isinstance(network, str):
+        network = create_model(network) if config is None else build(network, config)
+    state = unwrap(network, state)
+    paths = match(network, {key: np.shape(value) for key, value in state.items()})
+    arrays = {
+        path: _turn(np.asarray(state[key], np.float32), path, shape)
+        for key, (path, shape) in paths.items()
+    }
+    return traverse_util.unflatten_dict(arrays)
+
+
+def unwrap(network: Network, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the state inside what files put around it, without prefixes of keys."""
+    for wrapper in WRAPPERS:
+        if isinstance(state.get(wrapper), Mapping):
+            return unwrap(network, state[wrapper])
+    bare = dict(state)
+    for prefix in _find_original(network).prefixes:
+        bare = {key.removeprefix(prefix): value for key, value in bare.items()}
+    return bare
+
+
+def list_keys(network: Network) -> dict[str, tuple[int, ...]]:
+    """Returns the official keys of a network's parameters, and their shapes."""
+    return {
+        _name_key(path): _official_shape(path, leaf.shape)
+        for path, leaf in _list_parameters(network).items()
+    }
+
+
+def match(
+    network: Network, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[tuple[str, ...], tuple[int, ...]]]:
+    """Returns for each official key in use our path and shape; ValueError at a misfit.
+
+    Costs no memory, however large the network.
+    """
+    original = _find_original(network)
+    expected = {
+        _name_key(path): (path, leaf.shape)
+        for path, leaf in _list_parameters(network).items()
+    }
+    found = {
+        key: shape
+        for key, shape in shapes.items()
+        if key in expected or not _is_ignored(key, original.ignored)
+    }
+    title = type(network).__name__
+    if missing := [key for key in expected if key not in found]:
+        raise ValueError(f"the weights of this {title} lack {_show(missing)}")
+    if extra := [key for key in found if key not in expected]:
+        raise ValueError(f"this {title} has no {_show(extra)}, but the weights do")
+    for key, (path, shape) in expected.items():
+        wanted = _official_shape(path, shape)
+        if _squeeze(found[key]) != _squeeze(wanted):
+            raise ValueError(
+                f"{key} has the shape {tuple(found[key])}, this {title} takes {wanted}"
+            )
+    return expected
+
+
+def _find_original(network: Network) -> Original:
+    for original in _ORIGINALS.values():
+        if type(network) is original.network:
+            return original
+    known = ", ".join(list_models("rival"))
+    raise ValueError(f"{type(network).__name__} has no original; these have: {known}")
+
+
+def _list_parameters(network: Network) -> dict[tuple[str, ...], Any]:
+    side = network.multiple
+    image = jax.ShapeDtypeStruct((1, side, side, network.channels), jnp.float32)
+    return traverse_util.flatten_dict(
+        dict(jax.eval_shape(network.init, jax.random.key(0), image))
+    )
+
+
+def _name_key(path: tuple[str, ...]) -> str:
+    *modules, leaf = path[1:]  # without "params"
+    return ".".join([*modules, {"kernel": "weight", "scale": "weight"}.get(leaf, leaf)])
+
+
+def _official_shape(path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    if path[-1] != "kernel":
+        return shape
+    return (*shape[:-3:-1], *shape[:-2])  # outputs, inputs, then the sides
+
+
+def _turn(array: np.ndarray, path: tuple[str, ...], shape: tuple[int, ...]) -> Any:
+    """The official array in our layout and shape."""
+    array = array.reshape(_official_shape(path, shape))
+    if path[-1] == "kernel":
+        array = np.moveaxis(array, (1, 0), (-2, -1))
+    return jnp.asarray(array)
+
+
+def _squeeze(shape: Iterable[int]) -> list[int]:
+    return [side for side in shape if side != 1]
+
+
+def _is_ignored(key: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _show(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

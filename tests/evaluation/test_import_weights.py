@@ -1,0 +1,159 @@
+"""Official weights become ours, and are used like ours."""
+
+import json
+import sys
+import types
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import save_file
+
+from sevnet_jax.evaluation.commands import main
+from sevnet_jax.inference import command as denoise
+from sevnet_jax.models.rivals import official
+from sevnet_jax.weights import load_weights
+
+HYPER = {
+    "width": 4,
+    "enc_blk_nums": [1],
+    "middle_blk_num": 1,
+    "dec_blk_nums": [1],
+}
+
+
+@pytest.fixture(scope="module")
+def state():
+    """What an original would have saved: official keys, layouts and names."""
+    rng = np.random.default_rng(0)
+    network = official.build("nafnet", HYPER)
+    shapes = official.list_keys(network)
+    return {
+        key: (0.1 * rng.normal(size=shape)).astype(np.float32)
+        for key, shape in shapes.items()
+    }
+
+
+@pytest.fixture
+def hyper(tmp_path):
+    path = tmp_path / "hyper.json"
+    path.write_text(json.dumps(HYPER))
+    return ["--model", "nafnet", "--hyper", str(path)]
+
+
+def test_imported_weights_are_used_like_ours(state, hyper, tmp_path, rng):
+    save_file(state, tmp_path / "official.safetensors")
+    out = tmp_path / "ours.safetensors"
+    argv = ["import", str(tmp_path / "official.safetensors"), *hyper, "-o", str(out)]
+    assert main(argv) == 0
+    weights = load_weights(out)
+    assert weights.provenance["imported"]["file"] == "official.safetensors"
+    assert weights.model == official.build("nafnet", HYPER)
+    expected = official.convert(weights.model, state)
+    jax.tree.map(np.testing.assert_array_equal, weights.params, expected)
+    (tmp_path / "set").mkdir()
+    photo = tmp_path / "set" / "a.png"
+    Image.fromarray(rng.integers(0, 256, (16, 20, 3), np.uint8)).save(photo)
+    assert denoise.main([str(photo), "--weights", str(out), "--quiet"]) == 0
+    argv = ["table", "--data", str(tmp_path / "set"), "--weights", str(out)]
+    argv += ["--noise", "speckle:60", "--limit", "1", "--out", str(tmp_path / "table")]
+    assert main(argv) == 0
+
+
+def test_files_of_pytorch_go_through_its_restricted_loader(
+    state, hyper, tmp_path, monkeypatch
+):
+    """A stand-in for PyTorch, which is not installed here."""
+
+    class Tensor:
+        def __init__(self, array):
+            self.array = array
+
+        def detach(self):
+            return self
+
+        float = detach
+
+        def numpy(self):
+            return self.array
+
+    def load(path, map_location, weights_only):
+        assert weights_only is True
+        return {"params": {k: Tensor(v) for k, v in state.items()}, "epoch": 3}
+
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(load=load))
+    (tmp_path / "a.pth").write_bytes(b"x")
+    out = tmp_path / "ours.safetensors"
+    assert main(["import", str(tmp_path / "a.pth"), *hyper, "-o", str(out)]) == 0
+    expected = official.convert(official.build("nafnet", HYPER), state)
+    jax.tree.map(np.testing.assert_array_equal, load_weights(out).params, expected)
+
+
+def fail_to_load(path, map_location, weights_only):
+    raise RuntimeError("Unsupported global: posix.system\nand more")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        (lambda s, f: s.pop("intro.bias"), "lack intro.bias"),
+        (lambda s, f: s.update(extra=np.zeros(3)), "has no extra, but the weights do"),
+        (
+            lambda s, f: s.update({"intro.bias": np.zeros(9)}),
+            "intro.bias has the shape",
+        ),
+        (lambda s, f: f.write_bytes(b"none"), "is not a complete safetensors file"),
+        (lambda s, f: f.unlink(), "there is no file"),
+    ],
+)
+def test_a_wrong_file_is_one_line(state, hyper, tmp_path, capsys, break_it, words):
+    file, out = tmp_path / "a.safetensors", tmp_path / "ours.safetensors"
+    changed = dict(state)
+    save_file(changed, file)
+    before = file.read_bytes()
+    break_it(changed, file)
+    if file.exists() and file.read_bytes() == before:
+        save_file(changed, file)
+    assert main(["import", str(file), *hyper, "-o", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("torch", "words"),
+    [
+        (None, "can be read by PyTorch only: pip install torch"),
+        (
+            types.SimpleNamespace(load=fail_to_load),
+            "holds no plain tensors: Unsupported",
+        ),
+        (types.SimpleNamespace(load=lambda *_, **__: 3), "holds a int, not tensors"),
+    ],
+)
+def test_a_file_that_pytorch_cannot_read_is_one_line(
+    hyper, tmp_path, capsys, monkeypatch, torch, words
+):
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    (tmp_path / "a.pth").write_bytes(b"x")
+    assert main(["import", str(tmp_path / "a.pth"), *hyper, "-o", "x.safetensors"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_hyper_parameters_that_no_original_has_are_one_line(tmp_path, capsys):
+    (tmp_path / "h.json").write_text('{"depth": 3}')
+    (tmp_path / "a.safetensors").write_bytes(b"")
+    argv = ["import", str(tmp_path / "a.safetensors"), "--model", "nafnet"]
+    assert (
+        main([*argv, "--hyper", str(tmp_path / "h.json"), "-o", "x.safetensors"]) == 2
+    )
+    assert "nafnet has no hyper-parameter 'depth'" in capsys.readouterr().err
+    (tmp_path / "h.json").write_text("[]")
+    assert (
+        main([*argv, "--hyper", str(tmp_path / "h.json"), "-o", "x.safetensors"]) == 2
+    )
+    assert "holds no hyper-parameters by name" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""Every rival keeps the house's contract: sizes, types, gradients, platforms."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+from sevnet_jax.models import create_model, list_models
+from sevnet_jax.models.rivals import official
+from tests.models.rivals import test_golden
+
+every_rival = pytest.mark.parametrize("name", official.list_originals())
+SMALLEST = [f"{name}_xs" for name in official.list_originals()]
+compile_fast = functools.partial(jax.jit, compiler_options=test_golden.FAST)
+
+
+@every_rival
+@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.slow), 3])
+def test_any_size_and_type(name, channels):
+    network = create_model(f"{name}_xs", channels=channels)
+    assert network.reach is None or network.reach % network.multiple == 0
+    image = jax.ShapeDtypeStruct((2, 1, 1, channels), jnp.float32)
+    params = jax.eval_shape(network.init, jax.random.key(0), image)
+    for leaf in jax.tree.leaves(params):
+        assert leaf.dtype == jnp.float32
+    for sides, dtype in (((3, 21), "bfloat16"),):  # 1x1 float32: just traced
+        image = jax.ShapeDtypeStruct((2, *sides, channels), dtype)
+        restored = jax.eval_shape(network.apply, params, image)
+        assert (restored.shape, restored.dtype) == (image.shape, image.dtype)
+
+
+@every_rival
+def test_wrong_images_are_refused(name):
+    network = create_model(f"{name}_xs")
+    with pytest.raises(ValueError, match="3 channels last"):
+        jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, 8, 8, 4)))
+
+
+def test_every_original_has_its_presets():
+    assert {*SMALLEST, *official.list_originals()} <= {*list_models("rival")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_are_finite(name, dtype, rng, draw_params):
+    network = create_model(name)
+    image = jnp.asarray(rng.uniform(size=(1, 17, 20, 3)), dtype)
+    params = draw_params(network, image)
+
+    @compile_fast
+    def differentiate(params, image):
+        def loss(params, image):
+            return jnp.square(network.apply(params, image).astype("float32")).mean()
+
+        return jax.value_and_grad(loss, (0, 1))(params, image)
+
+    for values in (image, jnp.zeros_like(image)):
+        for leaf in jax.tree.leaves(differentiate(params, values)):
+            assert jnp.isfinite(leaf).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALLEST)
+def test_bfloat16_is_near(name, rng):
+    network = create_model(name)
+    image = jnp.asarray(rng.uniform(size=(1, 32, 32, 3)), "float32")
+    params = compile_fast(network.init)(jax.random.key(0, impl="rbg"), image)
+    restore = compile_fast(network.apply)
+    exact = restore(params, image)
+    error = restore(params, image.astype("bfloat16")).astype("float32") - exact
+    assert np.std(error) < 0.05 * np.std(exact)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_forward_and_gradient_lower(name, platform):
+    network = create_model(name)
+    images = jax.ShapeDtypeStruct((2, 64, 64, 3), jnp.float32)
+    params = jax.eval_shape(network.init, jax.random.key(0), images)
+
+    def loss(params, images):
+        return jnp.abs(network.apply(params, images)).mean()
+
+    program = export.export(jax.jit(jax.value_and_grad(loss)), platforms=[platform])(
+        params, images
+    )
+    assert program.platforms == (platform,)
