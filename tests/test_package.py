@@ -110,7 +110,7 @@ def test_commands_start_where_fcntl_does_not_exist():
         "from sevnet_jax.evaluation import commands\n"
         "import sevnet_jax.evaluation.runs, sevnet_jax.inference.command\n"
         "import sevnet_jax.training.workdir\n"
-        "sevnet_jax.models.list_models = lambda: ['sevnet_xs']\n"
-        "sys.exit(commands.main(['complexity', '--size', '16', '--no-time']))"
+        "argv = ['complexity', '--size', '16', '--no-time', '--model', 'sevnet_xs']\n"
+        "sys.exit(commands.main(argv))"
     )
     assert done.returncode == 0, done.stderr

@@ -164,10 +164,13 @@ class Denoiser:
             square = [np.mean(np.square(row / unit - centre)) for row in image]
             spread = np.sqrt(np.mean(square)) or 1.0  # a flat image stays as it is
         rows, columns = self._plan(height, width, fast)
-        padded = image
-        if len(rows) * len(columns) > 1:  # else the network pads it itself
+        padded, single = image, len(rows) * len(columns) == 1
+        # Else the network pads it itself: turned, at another side than tiles have it.
+        if ensemble or not single:
             multiple = self.weights.model.multiple
             padded = ops.pad_to_multiple(image[None], multiple)[0]
+        if single:
+            rows, columns = (tiling.whole(side) for side in padded.shape[:2])
         scale = np.float64(strength * spread * unit)
         blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
         result = np.zeros(
