@@ -17,7 +17,6 @@ AVERAGES = {
     name: tuple(noise for noise in PAPER_COLUMNS if noise.startswith(f"{name}:"))
     for name in ("speckle", "poisson")
 }
-METRICS = " / ".join(metrics.METRICS).upper()  # as titles have it
 PAPER_METRICS = ("psnr", "ssim")
 DOUBT = "?"  # behind a number of the paper that is not to be chased
 PAPER_NAMES = {"Ours": "SEVNet", "Ours+NT": "SEVNet+NT"}
@@ -56,7 +55,8 @@ def build(
         _add_averages(own)
         count = max(mean["images"] for mean in own.values())
         images = protocol.count_images(count, set_sizes[data])
-        title = f"{data}, {images}, {METRICS}, {protocol.DESCRIPTION}"
+        shown = " / ".join(metrics.METRICS).upper()
+        title = f"{data}, {images}, {shown}, {protocol.DESCRIPTION}"
         groups: dict[str, list[str]] = {}
         for noise in sorted(_unique(noise for _, noise in own), key=_rank):
             groups.setdefault(_group(noise), []).append(noise)

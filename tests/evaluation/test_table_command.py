@@ -1,4 +1,4 @@
-"""`eval.py table` and `eval.py ablation`: files, exit codes, and mistakes."""
+"""`eval.py table`: files, exit codes, and mistakes."""
 
 import json
 import re
@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import eval as command
+from sevnet_jax import metrics
 
 
 @pytest.fixture
@@ -57,6 +58,21 @@ def test_a_corrupt_image_is_exit_code_1(run, photos):
     assert code == 1
     assert "skipped photos/a.png" in error
     assert "1 images were skipped" in error
+
+
+def test_a_new_metric_is_a_function_and_a_line(run, photos, tmp_path, monkeypatch):
+    def measure_gap(pixels, reference):
+        return float(np.abs(pixels.astype(float) - reference.clean).mean())
+
+    monkeypatch.setitem(metrics.METRICS, "gap", metrics.Metric(measure_gap, 1))
+    argv = ("--data", photos, "--method", "noisy", "--noise", "speckle:90")
+    code, printed, _ = run("table", *argv)
+    assert code == 0
+    assert "PSNR / SSIM / GAP" in printed
+    header, *rows = (tmp_path / "out" / "scores.csv").read_text().splitlines()
+    assert header.endswith(",psnr,ssim,gap")
+    mean = np.mean([float(row.split(",")[-1]) for row in rows])
+    assert f" / {mean:.1f}" in printed
 
 
 @pytest.mark.parametrize(
