@@ -66,11 +66,15 @@ def test_a_loop_of_unknown_length_is_refused():
         count_macs(fn, jnp.zeros((3, 3)))
 
 
-@pytest.mark.parametrize("name", ["sevnet", "sevnet_lw"])
-def test_presets_meet_the_paper_within_one_percent(name):
+@pytest.mark.parametrize(
+    ("name", "params", "macs"),
+    [("sevnet", 0.0003, 0.0011), ("sevnet_lw", 0.0052, 0.001)],
+)
+def test_presets_meet_the_paper(name, params, macs):
+    """As closely as the table of `eval.py complexity` says."""
     cost = measure_complexity(name, create_model(name))
-    assert cost.params == pytest.approx(cost.paper_params, rel=0.01)
-    assert cost.macs == pytest.approx(cost.paper_macs, rel=0.01)
+    assert cost.params == pytest.approx(cost.paper_params, rel=params)
+    assert cost.macs == pytest.approx(cost.paper_macs, rel=macs)
 
 
 def test_the_other_presets_meet_their_plan():

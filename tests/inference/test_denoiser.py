@@ -171,13 +171,13 @@ def test_tiles_with_their_own_mean_would_not(denoiser, rng):
     assert np.abs(denoiser(image)[48:] - denoiser(image[48:])).max() > 1e-3
 
 
-def test_fast_tiles_are_close(denoiser, rng, monkeypatch):
+def test_fast_tiles_are_not_the_whole(denoiser, rng, monkeypatch):
+    """How close they are with trained weights is tested beside the samples."""
     monkeypatch.setattr(sevnet_jax.inference.denoiser, "FAST_MARGIN", 8)
     image = draw(rng, (150, 203, 3))
     tiled = Denoiser(denoiser.weights, tile_pixels=64 * 64)
     error = np.abs(tiled(image, fast=True) - denoiser(image))
     assert error.max() > 1e-5
-    assert np.sqrt(np.mean(error**2)) < 0.05
 
 
 @pytest.mark.parametrize(

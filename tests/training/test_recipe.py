@@ -39,13 +39,11 @@ def test_presets_follow_the_paper(project, name):
     assert config.model.name == name
 
 
-@pytest.mark.parametrize("preset", ["", ",sevnet_s"])
 @pytest.mark.parametrize("row", ABLATIONS)
-def test_every_ablation_row_is_a_recipe(project, row, preset):
-    config = load_config(f"{project}/configs/ablations.py:{row}{preset}")
-    model = from_mapping(config).build_model()
-    for field, value in ABLATIONS[row].items():
-        assert getattr(model, field) == value
+def test_every_ablation_row_is_a_recipe(project, row):
+    """What it builds is tested beside the configs."""
+    config = load_config(f"{project}/configs/ablations.py:{row}")
+    assert to_config(from_mapping(config)).to_dict() == config.to_dict()
 
 
 def test_small_rows_are_trained_alike(project):
@@ -120,7 +118,7 @@ def test_wrong_values_are_named(keys, message):
     ("config", "message"),
     [
         ({"steps": 3}, "no model.name"),
-        ({"model": 3}, "model must be"),
+        ({"model": 3}, "model must have"),
         (7, "a mapping"),
     ],
 )
