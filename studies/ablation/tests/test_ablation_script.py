@@ -159,7 +159,7 @@ def test_an_interruption_is_one_line(argv, monkeypatch, capsys):
 
     monkeypatch.setattr(run, "run_all", interrupt)
     assert run.main(argv) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "rerun the same command" in capsys.readouterr().err
 
 
 def test_without_its_weights_a_figure_is_left_out(
@@ -179,7 +179,7 @@ def test_a_run_that_was_stopped_leaves_no_result(argv, tmp_path, monkeypatch):
         return types.SimpleNamespace(step=recipe.steps - 1)
 
     monkeypatch.setattr(run, "train", stop)
-    with pytest.raises(SystemExit, match="the same command goes on"):
+    with pytest.raises(SystemExit, match="rerun the same command"):
         run.main(argv)
     assert not list(tmp_path.glob("out/*.json"))
 
