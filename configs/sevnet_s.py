@@ -30,10 +30,23 @@ STAGES = {
         "data": {"batch_size": 6, "patch_size": 128, "downscale_probability": 0.2},
         "optimizer": {**OPTIMIZER, "learning_rate": 1e-3, "warmup_steps": 200},
     },
+    # Weights for people: all levels of white noise, in colour and in grey.
+    "wide": {
+        "seed": 2,
+        "steps": 4000,
+        "data": {
+            "noise": "gaussian:0-75",
+            "batch_size": 6,
+            "downscale_probability": 0.2,
+        },
+        "optimizer": {**OPTIMIZER, "learning_rate": 1e-3, "warmup_steps": 200},
+    },
 }
+STAGES["grey"] = {**STAGES["wide"], "seed": 3}
 
 
 def get_config(stage: str = "first") -> ConfigDict:
     if stage not in STAGES:
         raise ValueError(f"unknown stage {stage!r}; choose from {', '.join(STAGES)}")
-    return make_config("sevnet_s", **STAGES[stage])
+    channels = 1 if stage == "grey" else 3
+    return make_config("sevnet_s", {"channels": channels}, **STAGES[stage])

@@ -179,6 +179,20 @@ class SEVNet(Network):
                 return jnp.zeros((x.shape[0], 1, 1, 1))
 
 
+def to_one_channel(params: Any, channels: int) -> Any:
+    """Returns the parameters of a network of `channels` as those of a grey one.
+
+    It does to a grey image what the first does to `channels` equal ones: the kernels of
+    the head are summed over them, those of the tail averaged.
+    """
+    inner = dict(params["params"])
+    head, tail = inner["head"]["kernel"], inner["tail"]["kernel"]
+    head = head.reshape(*head.shape[:2], -1, channels, head.shape[3]).sum(3)
+    tail = tail.reshape(*tail.shape[:3], -1, channels).mean(4)
+    inner |= {"head": {"kernel": head}, "tail": {"kernel": tail}}
+    return {"params": inner}
+
+
 register("sevnet", SEVNet, width=56, blocks=(3, 3, 3), bottleneck=2)
 register("sevnet_lw", SEVNet, width=48, blocks=(1, 2, 3), bottleneck=1)
 register("sevnet_s", SEVNet, width=48, blocks=(2, 2), bottleneck=1, stem=2)

@@ -1,5 +1,6 @@
 """The weights of a run: the file it may start from, and the one it ends with."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from sevnet_jax import weights
 from sevnet_jax.data import sources
+from sevnet_jax.models.sevnet import SEVNet, to_one_channel
 from sevnet_jax.runtime import list_versions
 from sevnet_jax.training import parallel
 from sevnet_jax.training.recipe import Recipe, to_config
@@ -27,11 +29,19 @@ def find_hashes(recipe: Recipe) -> dict[str, str]:
 
 
 def load_start(recipe: Recipe) -> weights.Weights | None:
-    """Returns what `init_weights` names, if anything; it must fit the model."""
+    """Returns what `init_weights` names, if anything; it must fit the model.
+
+    A SEVNet of one channel may start from one of several.
+    """
     if not recipe.init_weights:
         return None
-    found = weights.load_named(recipe.init_weights)
-    weights.check_fit(recipe.init_weights, found.params, recipe.build_model())
+    found, model = weights.load_named(recipe.init_weights), recipe.build_model()
+    channels = found.model.channels
+    pair = isinstance(found.model, SEVNet) and isinstance(model, SEVNet)
+    if pair and model.channels == 1 < channels:
+        grey = to_one_channel(found.params, channels)
+        found = dataclasses.replace(found, params=grey)
+    weights.check_fit(recipe.init_weights, found.params, model)
     return found
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from sevnet_jax.training.export import load_start
 from sevnet_jax.training.loop import train
 from sevnet_jax.training.recipe import Data, Optimizer, Recipe, Watch
-from sevnet_jax.weights import load_weights
+from sevnet_jax.weights import load_named, load_weights
 
 
 @pytest.fixture
@@ -59,3 +59,18 @@ def test_weights_of_another_model_are_refused(recipe):
     missing = dataclasses.replace(recipe, init_weights="none.safetensors")
     with pytest.raises(ValueError, match=r"no weights 'none.safetensors'"):
         load_start(missing)
+
+
+def test_a_grey_network_starts_as_the_colour_network_sees_grey(rng):
+    grey = Recipe(
+        model={"name": "sevnet_s", "channels": 1},
+        data=Data(source="dead_leaves"),
+        init_weights="sevnet_s",
+    )
+    start = load_start(grey)
+    colour = load_named("sevnet_s")
+    assert start.sha256 == colour.sha256  # of the file, for the provenance
+    image = rng.random((1, 16, 16, 1), np.float32)
+    seen = colour.model.apply(colour.params, np.repeat(image, 3, -1))
+    restored = grey.build_model().apply(start.params, image)
+    np.testing.assert_allclose(restored, seen.mean(-1, keepdims=True), atol=2e-6)
