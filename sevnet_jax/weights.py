@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -118,19 +119,27 @@ def find_file(name_or_path: str | Path) -> Path:
     return path / FILE
 
 
-def load_named(name_or_path: str | Path) -> Weights:
-    """Returns the weights of a name that came with the package, a file, or a run."""
-    bundled = resources.files("sevnet_jax") / "bundled"
-    names = sorted(
+def _find_bundled() -> Traversable:
+    return resources.files("sevnet_jax") / "bundled"
+
+
+def list_bundled() -> list[str]:
+    """Returns the names of the weights that come with the package."""
+    folder = _find_bundled()
+    return sorted(
         Path(file.name).stem
-        for file in (bundled.iterdir() if bundled.is_dir() else ())
+        for file in (folder.iterdir() if folder.is_dir() else ())
         if file.name.endswith(".safetensors")
     )
-    name = str(name_or_path)
+
+
+def load_named(name_or_path: str | Path) -> Weights:
+    """Returns the weights of a name that came with the package, a file, or a run."""
+    names, name = list_bundled(), str(name_or_path)
     if name not in names:  # a folder of such a name is ./NAME
         name = str(find_file(name_or_path))
     if name in names:
-        with resources.as_file(bundled / f"{name}.safetensors") as path:
+        with resources.as_file(_find_bundled() / f"{name}.safetensors") as path:
             return load_weights(path)
     if not Path(name).is_file():
         raise ValueError(

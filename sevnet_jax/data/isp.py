@@ -16,10 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from sevnet_jax.data import patches
+from sevnet_jax.images.pixels import LUMA
 
 GAMMA_RANGE = (1.4, 2.9)
 WHITE_BALANCE_RANGE = (0.75, 1.0)
-LOG_SHOT_RANGE = (np.log(1e-4), np.log(1e-2))
+LEAST_SHOT, MOST_SHOT = 1e-4, 1e-2
 READ_SLOPE, READ_OFFSET, READ_SPREAD = 2.2, 1.2, 0.26
 JPEG_PROBABILITY = 0.5
 JPEG_QUALITY_RANGE = (60, 100)
@@ -135,11 +136,13 @@ class Isp:
     """Noise made in the raw domain of a random camera.
 
     `curves` names a .mat file of measured responses, in place of the gamma family;
-    `shot` sets the shot noise, in place of a draw; `jpeg` is the chance of JPEG.
+    `shot` sets the shot noise, in place of a draw from `least_shot` on; `jpeg` is the
+    chance of JPEG. Grey images become grey scenes, whose photos are then made grey.
     """
 
     curves: str | None = None
     shot: float | None = None
+    least_shot: float = LEAST_SHOT
     jpeg: float = JPEG_PROBABILITY
 
     numpy_only: ClassVar[bool] = True  # the pipeline calls it outside of its graph
@@ -149,12 +152,19 @@ class Isp:
             _load_curves(self.curves)  # a wrong path fails here, not in training
         if self.shot is not None and not 0 <= self.shot < np.inf:
             raise ValueError(f"isp shot noise must be finite and >= 0, got {self.shot}")
+        if not 0 < self.least_shot <= MOST_SHOT:
+            raise ValueError(
+                f"isp least_shot must be in (0, {MOST_SHOT}], got {self.least_shot}"
+            )
         if not 0 <= self.jpeg <= 1:
             raise ValueError(f"isp jpeg is a probability, got {self.jpeg}")
 
     def __call__(self, clean: np.ndarray, draw) -> np.ndarray:
+        if clean.shape[-1] == 1:
+            photo = self(np.repeat(clean, 3, -1), draw)
+            return photo @ (np.array([LUMA], photo.dtype).T / 2**16)
         if clean.shape[-1] != 3:
-            raise ValueError(f"a camera's noise is of 3 channels, got {clean.shape}")
+            raise ValueError(f"a camera has 1 or 3 channels, got {clean.shape}")
         to_light, to_image = self._response(draw)
         to_camera = _rgb_to_camera(draw)
         from_camera = np.linalg.inv(to_camera)
@@ -195,7 +205,7 @@ class Isp:
         )
 
     def _sigma(self, raw: np.ndarray, draw) -> np.ndarray:
-        log_shot = draw.uniform((), *LOG_SHOT_RANGE)
+        log_shot = draw.uniform((), np.log(self.least_shot), np.log(MOST_SHOT))
         spread = READ_SPREAD * draw.normal(())
         if self.shot == 0:
             return np.zeros_like(raw)

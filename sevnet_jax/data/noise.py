@@ -12,11 +12,11 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from sevnet_jax.data import isp, maps
+from sevnet_jax.data import isp, maps, patches
 
 MIXTURE_SPECKLE_8BIT = 90
 MIXTURE_POISSON = 6
@@ -167,7 +167,22 @@ class Variant:
         return clean + draw.sqrt(phi**2 * clean) * n
 
 
-Law = Gaussian | Speckle | Poisson | Mixture | Variant | isp.Isp
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+    """One of several laws, drawn once an image; one may be named more than once."""
+
+    laws: tuple["Law", ...]
+
+    numpy_only: ClassVar[bool] = (
+        True  # which law it is, a graph would have to branch on
+    )
+
+    def __call__(self, clean, draw: Draw):
+        law = self.laws[patches.pick(draw.uniform((), 0, 1), len(self.laws))]
+        return law(clean, draw)
+
+
+Law = Gaussian | Speckle | Poisson | Mixture | Variant | isp.Isp | OneOf
 
 
 # The names that `parse` knows: laws without a level, and makers from the text after
@@ -177,6 +192,7 @@ FIXED: dict[str, Law] = {
     **{f"variant{i}": Variant(i) for i in (1, 2, 3)},
     **{f"variant{i}*": Variant(i, "laplace") for i in (1, 2, 3)},
     "isp": isp.Isp(),
+    "isp_wide": isp.Isp(least_shot=1e-6),
 }
 MAKERS: dict[str, Callable[[str], Law]] = {
     "gaussian": lambda text: Gaussian(*_numbers(text)),
@@ -184,6 +200,7 @@ MAKERS: dict[str, Callable[[str], Law]] = {
     "speckle*": lambda text: Speckle(float(text), "laplace"),
     "poisson": lambda text: Poisson(float(text)),
     "isp": lambda text: isp.Isp(curves=text),
+    "one_of": lambda text: OneOf(tuple(parse(part) for part in text.split("+"))),
 }
 
 

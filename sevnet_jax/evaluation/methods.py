@@ -4,6 +4,7 @@ A classical denoiser is told the noise's true level; a network is told nothing.
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import math
@@ -15,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from sevnet_jax.inference.denoiser import DEFAULT, Denoiser
+from sevnet_jax.inference.automatic import AutoDenoiser
+from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.weights import FILE, Weights, find_file, join, load_denoiser, load_named
 
+DEFAULT = "sevnet_s"  # trained as in the paper
 # The weight of total variation and the width of non-local means, of sigma: on crops of
 # DIV2K, gaussian 10 and 20 and speckle 90, the best or near it of 0.4 to 1 for both.
 TUNED = 0.6
@@ -40,11 +43,13 @@ def open_methods(
     weights: Sequence[str] | None = None,
     others: Sequence[str] | None = None,
     translator: str | None = None,
+    clipped: bool = False,
 ) -> list[Method]:
     """Returns the named methods; without any, the bundled weights.
 
     Weights may be given with the label to show, LABEL=WEIGHTS. A translator comes after
-    the weights that it was trained for, with them.
+    the weights that it was trained for, with them. With `clipped`, all of these are
+    there once more, with clipping undone.
     """
     if not weights and (translator or not others):
         weights = [DEFAULT]
@@ -64,6 +69,8 @@ def open_methods(
         (label,) = label_weights([translator])
         both = join(found, loaded[place])
         methods.append(_wrap(both, f"{labels[place]} after {label}"))
+    if clipped:
+        methods += [_undo_clipping(method) for method in methods if method.denoiser]
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
@@ -118,6 +125,34 @@ def _wrap(weights: Weights, label: str) -> Method:
         "precision": "highest",
     }
     return Method(label, lambda noisy, _: restore(noisy), provenance, restore)
+
+
+def _undo_clipping(method: Method) -> Method:
+    """The same method with the step after it that the paper's has not."""
+    denoiser = method.denoiser
+    assert denoiser is not None
+    provenance = {**method.provenance, "clipping": "undone"}
+    return dataclasses.replace(
+        method,
+        name=f"{method.name}, clipping undone",
+        restore=lambda noisy, _: denoiser(noisy, clipped=is_within_range(noisy)),
+        provenance=provenance,
+    )
+
+
+def is_within_range(noisy: np.ndarray) -> bool:
+    """Whether noise may have been clipped: gaussian noise in tables is not."""
+    return bool(noisy.min() >= 0 and noisy.max() <= 1)
+
+
+def run_automatic(noisy: np.ndarray, _: float) -> np.ndarray:
+    """Returns what denoise.py makes of the image: bundled weights that it chooses."""
+    return _open_automatic()(noisy, clipped=is_within_range(noisy))
+
+
+@functools.cache
+def _open_automatic() -> AutoDenoiser:
+    return AutoDenoiser()
 
 
 def open_classical(name: str) -> Method:
@@ -226,6 +261,7 @@ def run_bm3d(noisy: np.ndarray, sigma: float) -> np.ndarray:
 EVAL_HINT = "pip install -r requirements/eval.txt"
 METHODS: dict[str, Restore] = {
     "noisy": keep_noisy,
+    "auto": run_automatic,
     "nlm": run_nlm,
     "tv": run_tv,
     "wavelet": run_wavelet,

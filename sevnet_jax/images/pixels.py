@@ -17,7 +17,7 @@ _TURNED = (5, 6, 7, 8)  # orientations that swap the sides
 _HEAD_BYTES = 25  # a PNG's bit depth is its byte 24
 MOST_OF_PILLOW = 4  # channels
 _MODES = ("L", "LA", "RGB", "RGBA")
-_LUMA = (19595, 38470, 7471)  # of 2^16: Pillow's "L", after ITU-R 601
+LUMA = (19595, 38470, 7471)  # of 2^16: Pillow's "L", after ITU-R 601
 
 
 def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
@@ -37,7 +37,7 @@ def to_channels(pixels: np.ndarray, channels: int) -> np.ndarray:
 
 
 def _find_luminance(pixels: np.ndarray) -> np.ndarray:  # [H, W, 3 or 4] -> [H, W, 1]
-    wide = pixels[..., :3].astype(np.uint32) @ np.array([_LUMA], np.uint32).T
+    wide = pixels[..., :3].astype(np.uint32) @ np.array([LUMA], np.uint32).T
     return (wide + 2**15 >> 16).astype(pixels.dtype)
 
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,17 +13,14 @@ from tqdm import tqdm
 from sevnet_jax import images
 from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
-from sevnet_jax.inference.denoiser import (
-    SYMMETRIES,
-    TRANSLATOR,
-    Denoiser,
-    Progress,
-    load,
-)
+from sevnet_jax.inference.automatic import TRANSLATORS, AutoDenoiser, load
+from sevnet_jax.inference.choose import CHANNELS, NOISES
+from sevnet_jax.inference.denoiser import SYMMETRIES, Denoiser, Progress
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
 from sevnet_jax.runtime import use_compilation_cache
 
 LARGE = 2_000_000  # pixels from which on one waits for a while
+CLIPPED = {"auto": "auto", "yes": True, "no": False}
 SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 
@@ -35,13 +33,14 @@ def main(argv: list[str] | None = None) -> int:
             load_parts(args.parts)
         use_compilation_cache()
         device = choose_device(args.device)
-        denoiser = load(args.weights, translator=args.translator)
+        denoiser = open_denoiser(args)
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USE
     for text in missing:
         complain(text)
-    say(args, f"{denoiser.weights.config['name']} on {device.device_kind}")
+    if isinstance(denoiser, Denoiser):
+        say(args, f"{denoiser.weights.config['name']} on {device.device_kind}")
     failed = len(missing)
     for number, job in enumerate(jobs, 1):
         try:
@@ -66,6 +65,16 @@ def describe(error: Exception) -> str:
     return str(error) if plain else f"{type(error).__name__}: {error}"
 
 
+def open_denoiser(args: argparse.Namespace) -> Denoiser | AutoDenoiser:
+    """Returns what chooses for each image, or the one with the weights that were named.
+
+    Weights of one's own with the noise of cameras need the bundled translator.
+    """
+    if args.weights and not args.translator and args.noise == "camera":
+        return load(args.weights, translator=TRANSLATORS["colour"])
+    return load(args.weights, translator=args.translator)
+
+
 def choose_device(platform: str | None) -> jax.Device:
     """Makes the first device of the platform the one that computes."""
     try:
@@ -78,27 +87,39 @@ def choose_device(platform: str | None) -> jax.Device:
 
 
 def restore_file(
-    args: argparse.Namespace, denoiser: Denoiser, job: Job, prefix: str
+    args: argparse.Namespace, denoiser: Denoiser | AutoDenoiser, job: Job, prefix: str
 ) -> None:
     if args.skip_existing and job.target.exists():
         say(args, f"{prefix}{job.source}: skipped, {job.target} exists already")
         return
     began = time.perf_counter()
     picture = images.read_picture(job.source, args.max_pixels)
-    images.check_target(job.target, picture.pixels)
+    pixels = picture.pixels
+    images.check_target(job.target, pixels)
     check_writable(job.target, "image")
-    announce(args, denoiser, picture.pixels, prefix + str(job.source))
+    options: dict[str, Any] = {"clipped": CLIPPED[args.clipped]}
+    notes = [picture.note] if picture.note else []
+    if isinstance(denoiser, AutoDenoiser):
+        options |= {"noise": args.noise, "channels": args.channels}
+        pages = pixels.ndim == 4
+        choice = denoiser.choose(pixels[0] if pages else pixels, **options)
+        notes.append(f"first page: {choice}" if pages else str(choice))
+        used = denoiser.find_denoiser(choice)
+    else:
+        used = denoiser
+    announce(args, used, pixels, prefix + str(job.source))
     restored = denoiser(
-        picture.pixels,
+        pixels,
         strength=args.strength,
         ensemble=args.ensemble,
         fast=args.fast,
         progress=make_bar(args, prefix + job.source.name),
+        **options,
     )
     images.write_picture(job.target, restored, picture)
     seconds = time.perf_counter() - began
-    note = f" ({picture.note})" if picture.note else ""
-    say(args, f"{prefix}{job.source} -> {job.target}, {seconds:.1f} s{note}")
+    said = "".join(f"; {note}" for note in notes)
+    say(args, f"{prefix}{job.source} -> {job.target}, {seconds:.1f} s{said}")
 
 
 def announce(
@@ -172,13 +193,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--weights",
         help="a weights file, a run's folder, or the name of bundled weights",
     )
-    add("--real", dest="translator", action="store_const", const=TRANSLATOR,
-        help="for photos from cameras: first translate their noise into noise that the "
-        "denoiser can remove")  # fmt: skip
+    add("--noise", choices=NOISES, default="auto", help="white: independent from pixel "
+        "to pixel; camera: correlated, as photos from cameras, JPEG and rescaled "
+        "images have it; auto (default): measured in each image")  # fmt: skip
+    add("--real", dest="noise", action="store_const", const="camera",
+        help="the same as --noise camera")  # fmt: skip
+    add("--channels", choices=CHANNELS, default="auto", help="independent: restore "
+        "each channel by itself, as a grey image (default for 5 and more)")  # fmt: skip
+    add("--clipped", choices=[*CLIPPED], default="auto", help="undo the clipping of "
+        "noise at black and white (auto: in 8 and 16 bit if it is strong)")  # fmt: skip
     add(
         "--translator",
         metavar="FILE",
-        help="like --real, with your own translator weights",
+        help="your own translator of camera noise",
     )
     add("--parts", metavar="FILE", help="config file that defines parts of the "
         "network, if the weights were not trained on this machine")  # fmt: skip
@@ -187,6 +214,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="refuse images with more pixels (default: 500 million)")  # fmt: skip
     add("--quiet", action="store_true", help="print errors only")
     args = parser.parse_args(argv)
+    given = args.weights or args.translator
+    if given and args.channels != "auto":
+        parser.error(
+            "--channels chooses among the bundled weights; leave out --weights"
+        )
     if not 0 <= args.strength <= 1:
         parser.error(f"--strength must be 0 to 1, got {args.strength}")
     return args

@@ -1,19 +1,17 @@
-"""A denoiser for arrays: any shape, type and unit in, the same out."""
+"""One network for arrays: any shape, type and unit in, the same out."""
 
 import functools
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from sevnet_jax.inference import estimate, tiling
+from sevnet_jax.inference import clipping, estimate, tiling
 from sevnet_jax.models import ops
 from sevnet_jax.runtime import compiler_options
-from sevnet_jax.weights import Weights, join, load_denoiser, load_named
+from sevnet_jax.weights import Weights
 
-DEFAULT, TRANSLATOR = "sevnet_s", "translator_s"
 INTEGERS = (np.uint8, np.uint16)
 FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 3_200_000  # at once: sevnet_s takes 390 bytes a pixel
@@ -23,20 +21,6 @@ PROGRAMS = 8  # compiled ones that are kept, one for each size of tile
 SAFE_EXPONENTS = (-20, 20)  # floats of up to 2^-20 to 2^20 are taken as they are
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
-
-
-def load(
-    name_or_path: str | Path | None = None, *, translator: str | Path | None = None
-) -> "Denoiser":
-    """Returns a denoiser with the weights of a name, or of a file.
-
-    Without an argument the ones that come with the package. A translator, by name or
-    file, turns the noise of cameras into noise that they can remove.
-    """
-    weights = load_denoiser(name_or_path or DEFAULT)
-    if translator:
-        weights = join(load_named(translator), weights)
-    return Denoiser(weights)
 
 
 class Denoiser:
@@ -80,6 +64,7 @@ class Denoiser:
         strength: float = 1.0,
         ensemble: bool = False,
         fast: bool = False,
+        clipped: bool | str = "auto",
         progress: Progress = iter,
     ) -> np.ndarray:
         """Returns the restored image, of the shape and type of `image`.
@@ -90,28 +75,33 @@ class Denoiser:
         uint8, uint16, float16, float32 and float64. `strength` blends from the
         input, 0, to the restored image, 1. `ensemble` averages over the eight flips
         and rotations. `fast` overlaps the tiles of large images less, and blends.
+        `clipped` undoes the clipping of noise at black and white, 0 and 1 in floats;
+        "auto" does so for integers with strong noise.
         """
         image = np.asarray(image)
-        _check(image, strength, self.weights.model.channels)
+        check_image(image, self.weights.model.channels)
+        if not 0 <= strength <= 1:
+            raise ValueError(f"strength must be 0 to 1, got {strength}")
+        clipping.check(clipped)
+        options: dict[str, Any] = {"strength": strength, "ensemble": ensemble}
+        options |= {"fast": fast, "clipped": clipped}
         if image.ndim == 2:
-            return self(
-                image[..., None],
-                strength=strength,
-                ensemble=ensemble,
-                fast=fast,
-                progress=progress,
-            )[..., 0]
+            return self(image[..., None], **options, progress=progress)[..., 0]
         if image.ndim == 4:
-            restored = [
-                self(i, strength=strength, ensemble=ensemble, fast=fast)
-                for i in progress(image)
-            ]
-            return np.stack(restored) if restored else image.copy()
+            pages = [self(page, **options) for page in progress(image)]
+            return np.stack(pages) if pages else image.copy()
         result = image.copy()
         for part in self._choose_channels(image.shape[-1]):
-            result[..., part] = self._restore_channels(
-                image[..., part], strength, ensemble, fast, progress
+            noisy = image[..., part]
+            # Undone is what was restored in full: the blend comes after it.
+            undo = clipping.is_needed(noisy, clipped)
+            restored = self._restore_channels(
+                noisy, 1.0 if undo else strength, ensemble, fast, progress
             )
+            if undo:
+                clipping.undo(noisy, restored)
+                restored = blend(noisy, restored, strength)
+            result[..., part] = restored
         return result
 
     def _choose_channels(self, count: int) -> list[slice]:
@@ -216,7 +206,8 @@ class Denoiser:
         return total.mean(-1, keepdims=True) if as_colour else total
 
 
-def _check(image: np.ndarray, strength: float, channels: int) -> None:
+def check_image(image: np.ndarray, channels: int) -> None:
+    """Raises ValueError unless it is an image, or several, of 1 to 4 or `channels`."""
     if image.dtype not in (*INTEGERS, *FLOATS):
         names = ", ".join(np.dtype(t).name for t in (*INTEGERS, *FLOATS))
         raise ValueError(f"pixels may be {names}; got {image.dtype}")
@@ -228,8 +219,6 @@ def _check(image: np.ndarray, strength: float, channels: int) -> None:
         )
     if 0 in image.shape[-3 if image.ndim > 2 else 0 :]:
         raise ValueError(f"an image has at least one pixel; got {image.shape}")
-    if not 0 <= strength <= 1:
-        raise ValueError(f"strength must be 0 to 1, got {strength}")
     if image.dtype in FLOATS:
         bad = np.count_nonzero(~np.isfinite(image))
         if bad:
@@ -250,6 +239,14 @@ def _find_unit(image: np.ndarray) -> np.float64:
     _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
     low, high = SAFE_EXPONENTS
     return np.float64(1) if low <= exponent <= high else np.ldexp(1.0, exponent - 1)
+
+
+def blend(noisy: np.ndarray, restored: np.ndarray, strength: float) -> np.ndarray:
+    """Returns `noisy` at strength 0, `restored` at 1, of their type."""
+    if strength in (0, 1):
+        return restored if strength else noisy
+    between = noisy + strength * (restored.astype(np.float64) - noisy)
+    return _to_type(between, noisy.dtype)
 
 
 def _blending_type(dtype: np.dtype) -> np.dtype:

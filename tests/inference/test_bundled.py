@@ -1,24 +1,40 @@
 """The weights that ship: small, documented, trained as the product claims."""
 
+import numpy as np
 import pytest
 
 import sevnet_jax
-from sevnet_jax.inference.denoiser import TRANSLATOR
-from sevnet_jax.weights import load_named
+from sevnet_jax.inference.automatic import TRANSLATORS, WEIGHTS
+from sevnet_jax.weights import list_bundled, load_named
 
 MOST_BYTES = 16 * 10**6
 TEST_SETS = ("kodak", "cbsd68", "polyu", "sidd")
+NAMES = list_bundled()
+DENOISERS = [name for name in NAMES if not name.startswith("translator")]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def bundled():
-    return sevnet_jax.load().weights
+def weights(name):
+    return load_named(name)
 
 
-def test_they_are_small(project):
-    files = list((project / "sevnet_jax" / "bundled").glob("*.safetensors"))
-    assert files
-    assert all(path.stat().st_size <= MOST_BYTES for path in files)
+@pytest.fixture(scope="module")
+def recipes(weights):
+    return list_recipes(weights)
+
+
+def list_recipes(weights):
+    """Of the weights, of what they were started from, and so on."""
+    found, past = [], weights.provenance
+    while past:
+        found.append(past["recipe"])
+        past = past.get("start")
+    return found
 
 
 def find_data(recipe):
@@ -31,38 +47,35 @@ def find_sources(recipe):
     return find_data(recipe)["source"], watch["source"]
 
 
-@pytest.fixture(scope="module")
-def recipes(bundled):
-    """Of the weights, of what they were started from, and so on."""
-    found, past = [], bundled.provenance
-    while past:
-        found.append(past["recipe"])
-        past = past.get("start")
-    return found
+def test_what_is_chosen_is_there():
+    used = {*WEIGHTS.values(), *TRANSLATORS.values()}
+    assert used <= set(NAMES)
+    assert set(NAMES) <= used | {"sevnet_s"}  # which the tables show
 
 
-@pytest.fixture(scope="module")
-def translator():
-    return load_named(TRANSLATOR)
+def test_they_are_small(project, name):
+    path = project / "sevnet_jax" / "bundled" / f"{name}.safetensors"
+    assert path.stat().st_size <= MOST_BYTES
 
 
-def test_the_translator_is_for_these_weights(translator, bundled):
-    assert translator.provenance["denoiser_sha256"] == bundled.sha256
-    assert sevnet_jax.load(translator=TRANSLATOR).weights.model.channels == 3
+def test_a_translator_is_for_the_weights_that_its_kind_uses():
+    for kind, name in TRANSLATORS.items():
+        wanted = load_named(name).provenance["denoiser_sha256"]
+        assert wanted == load_named(WEIGHTS[kind]).sha256
+        channels = sevnet_jax.load(translator=name).weights.model.channels
+        assert channels == (1 if kind == "grey" else 3)
 
 
-def test_the_translator_saw_camera_noise_on_training_photos(translator):
-    recipe = translator.provenance["recipe"]
-    assert find_data(recipe)["noise"] == "isp"
-    for source in find_sources(recipe):
-        assert "/" not in source
-        assert not any(name in source.lower() for name in TEST_SETS)
+def test_denoisers_saw_white_gaussian_noise_only():
+    for name in DENOISERS:
+        for recipe in list_recipes(load_named(name)):
+            assert find_data(recipe)["noise"] in ("gaussian:5-20", "gaussian:0-75")
+            assert not find_data(recipe)["clip"]
 
 
-def test_they_saw_weak_gaussian_noise_only(recipes):
-    for recipe in recipes:
+def test_those_of_the_tables_saw_weak_noise_only():
+    for recipe in list_recipes(load_named("sevnet_s")):
         assert find_data(recipe)["noise"] == "gaussian:5-20"
-        assert not find_data(recipe)["clip"]
 
 
 def test_they_saw_no_test_image(recipes):
@@ -76,17 +89,15 @@ def test_they_tell_nobody_where_they_were_made(recipes):
         assert not any("/" in source for source in find_sources(recipe))
 
 
-def test_the_card_has_their_hashes(bundled, translator, project):
-    card = (project / "docs" / "weights.md").read_text()
-    assert bundled.sha256 in card
-    assert translator.sha256 in card
+def test_the_card_has_their_hashes(weights, project):
+    assert weights.sha256 in (project / "docs" / "weights.md").read_text()
 
 
-@pytest.mark.parametrize("name", [None, TRANSLATOR])
-def test_they_keep_the_law_exactly(name, rng):
+def test_they_keep_the_law_exactly(name, weights, rng):
     """With trained weights as with random ones."""
-    denoise = sevnet_jax.load(translator=name)
-    image = rng.uniform(size=(48, 40, 3)).astype("float32")
+    translates = name in TRANSLATORS.values()
+    denoise = sevnet_jax.load(**{"translator" if translates else "name_or_path": name})
+    image = rng.uniform(size=(48, 40, weights.model.channels)).astype(np.float32)
     restored = denoise(image)
     for exponent in (-20, -1, 3, 25):
         scale = image.dtype.type(2.0**exponent)

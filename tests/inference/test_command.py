@@ -11,7 +11,8 @@ from PIL import Image
 import sevnet_jax
 from sevnet_jax import images
 from sevnet_jax.inference import command
-from sevnet_jax.inference.denoiser import TRANSLATOR, Denoiser
+from sevnet_jax.inference.automatic import TRANSLATORS
+from sevnet_jax.inference.denoiser import Denoiser
 
 
 @pytest.fixture
@@ -45,8 +46,9 @@ def test_the_result_stands_beside_the_input(run, photo, denoiser):
 def test_photos_from_cameras_go_through_the_translator(photo, capsys):
     """In the order that one types it: --real must not take the photo for itself."""
     assert command.main(["--real", str(photo)]) == 0
-    assert "sevnet_s after translator_s" in capsys.readouterr().err
-    expected = sevnet_jax.load(translator=TRANSLATOR)(np.asarray(Image.open(photo)))
+    assert "colour, camera noise" in capsys.readouterr().err
+    real = sevnet_jax.load(translator=TRANSLATORS["colour"])
+    expected = real(np.asarray(Image.open(photo)))
     found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
     np.testing.assert_array_equal(found, expected)
 

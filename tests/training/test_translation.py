@@ -10,7 +10,7 @@ import scipy.stats
 from PIL import Image
 
 from sevnet_jax import weights
-from sevnet_jax.inference.denoiser import load
+from sevnet_jax.inference.automatic import load
 from sevnet_jax.models import Translated, create_model
 from sevnet_jax.training import parallel
 from sevnet_jax.training.loop import train

@@ -37,6 +37,11 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         "file or run",
     )
     parser.add_argument(
+        "--clipped",
+        action="store_true",
+        help="also score all weights with the clipping of noise undone",
+    )
+    parser.add_argument(
         "--method",
         nargs="+",
         metavar="M",
@@ -54,7 +59,9 @@ def add_grey(parser: argparse.ArgumentParser) -> None:
 
 
 def open_methods(args: argparse.Namespace) -> list[methods.Method]:
-    return methods.open_methods(args.weights, args.method, args.translator)
+    return methods.open_methods(
+        args.weights, args.method, args.translator, args.clipped
+    )
 
 
 def check_json(path: str | None) -> None:

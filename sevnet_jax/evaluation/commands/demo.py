@@ -11,11 +11,9 @@ from sevnet_jax import images, metrics
 from sevnet_jax.evaluation import report, sheet
 from sevnet_jax.evaluation.report import format_table
 from sevnet_jax.evaluation.sheet import Panel
-from sevnet_jax.inference.denoiser import TRANSLATOR
 
 HELP = "restores the bundled samples and writes a picture of them"
 NOISY = "_noisy_"  # NAME_noisy_LAW.png beside NAME_clean.png
-CAMERA = "isp"  # the noise that a translator is for
 
 
 def find_samples(folder: Path) -> list[tuple[str, str, Path, Path]]:
@@ -33,10 +31,7 @@ def find_samples(folder: Path) -> list[tuple[str, str, Path, Path]]:
 
 
 def restore_samples(
-    denoise: Callable[[np.ndarray], np.ndarray],
-    denoise_real: Callable[[np.ndarray], np.ndarray],
-    folder: Path,
-    out: Path,
+    denoise: Callable[[np.ndarray], np.ndarray], folder: Path, out: Path
 ) -> str:
     """Writes the picture, returns the table."""
     rows, pictures = [], []
@@ -45,7 +40,7 @@ def restore_samples(
             images.to_channels(images.read_named_pixels(path), 3)
             for path in (noisy_file, clean_file)
         )
-        restored = (denoise_real if law == CAMERA else denoise)(noisy)
+        restored = denoise(noisy)
         before, after = (metrics.psnr(image, clean) for image in (noisy, restored))
         ssims = (metrics.ssim(image, clean) for image in (noisy, restored))
         rows.append(
@@ -79,12 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     report.check_figure_path(args.out)
-    denoise = denoise_real = sevnet_jax.load(args.weights)
-    if not args.weights:  # the translator is trained for the bundled ones
-        denoise_real = sevnet_jax.load(translator=TRANSLATOR)
-        print(f"{CAMERA} (camera noise) is restored with the translator of --real.")
+    denoise = sevnet_jax.load(args.weights)
     print("Protocol rgb8:")
-    folder, out = Path(args.samples), Path(args.out)
-    print(restore_samples(denoise, denoise_real, folder, out))
+    print(restore_samples(denoise, Path(args.samples), Path(args.out)))
     print(f"picture: {args.out}")
     return 0

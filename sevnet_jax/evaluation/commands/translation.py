@@ -5,7 +5,8 @@ import argparse
 from sevnet_jax.evaluation import report, scenes, sheet, translation
 from sevnet_jax.evaluation.commands import arguments
 from sevnet_jax.evaluation.commands.arguments import whole_number
-from sevnet_jax.inference.denoiser import DEFAULT, TRANSLATOR
+from sevnet_jax.evaluation.methods import DEFAULT
+from sevnet_jax.inference.automatic import TRANSLATORS
 from sevnet_jax.weights import join, load_named
 
 HELP = "what a translator makes of camera noise: its histogram, spectrum, and a crop"
@@ -17,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--translator",
-        default=TRANSLATOR,
+        default=TRANSLATORS["colour"],
         metavar="T",
         help="a name, file or run (the bundled one)",
     )

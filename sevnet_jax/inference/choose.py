@@ -1,0 +1,120 @@
+"""What an image needs: grey or colour weights, white or camera noise, clipping undone.
+
+White noise is independent from pixel to pixel. A camera's is not: demosaicing, JPEG and
+scaling smooth it, so that its finest frequencies are weaker than coarser ones. In an
+image they are told apart where it is smoothest, since content looks like smooth noise.
+"""
+
+import dataclasses
+
+import numpy as np
+from scipy import fft
+
+from sevnet_jax.inference import clipping
+
+NOISES = ("auto", "white", "camera")
+CHANNELS = ("auto", "independent")
+SIDE = 8  # pixels of a block
+MOST_BLOCKS = 8192  # of an image that are looked at
+FEWEST_BLOCKS = 16  # with less there is nothing to tell noises apart by
+SMOOTHEST = 0.2  # of the blocks
+# White noise of 20 and more of 255 has 1.0 to 1.8, cameras and rescaled images 2.6 and
+# more (40 held-out photos). Weak noise and no noise are on both sides: what goes
+# through the translator without need is left alone by it.
+CORRELATED = 2.0
+# The finest frequencies of a block and coarser ones, as many of each.
+_ORDER = np.argsort(np.add.outer(range(SIDE), range(SIDE)).ravel(), kind="stable")
+_FINE, _COARSE = _ORDER[-16:], _ORDER[-48:-32]
+# Brightness and two differences of colour, orthonormal: JPEG smooths only the latter.
+_OPPONENT = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What is done to an image, and what was measured if it decided."""
+
+    kind: str  # "colour", "grey", or "independent" channels
+    noise: str  # "white" or "camera"
+    clipped: bool  # whether that is undone
+    correlation: float | None = None
+
+    def __str__(self) -> str:
+        kind = f"{self.kind} channels" if self.kind == "independent" else self.kind
+        why = ""
+        if self.correlation is not None:
+            why = f" (correlation {self.correlation:.1f})"
+        undone = ", clipping undone" if self.clipped else ""
+        return f"{kind}, {self.noise} noise{why}{undone}"
+
+
+def choose(
+    image: np.ndarray,
+    noise: str = "auto",
+    channels: str = "auto",
+    clipped: bool | str = "auto",
+) -> Choice:
+    """Returns what an image [H, W, C] needs, where it is not said."""
+    for name, value, known in (
+        ("noise", noise, NOISES),
+        ("channels", channels, CHANNELS),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    clipping.check(clipped)
+    kind = find_kind(image, channels)
+    seen = {"colour": image[..., :3], "grey": image[..., :1]}.get(kind, image)
+    undo = clipping.is_needed(seen, clipped)
+    if noise != "auto":
+        return Choice(kind, noise, undo)
+    correlation = measure_correlation(seen if kind == "colour" else seen[..., :1])
+    found = "camera" if correlation > CORRELATED else "white"
+    return Choice(kind, found, undo, correlation)
+
+
+def find_kind(image: np.ndarray, channels: str = "auto") -> str:
+    """Returns "grey", also for three equal channels, "colour" or "independent"."""
+    count = image.shape[-1]
+    if channels == "independent" or count > 4:
+        return "independent" if count > 1 else "grey"
+    if count <= 2:
+        return "grey"
+    first = image[..., 0]
+    equal = all(np.array_equal(first, image[..., i]) for i in (1, 2))
+    return "grey" if equal else "colour"
+
+
+def measure_correlation(image: np.ndarray) -> float:  # [H, W, C]
+    """Returns the power of coarse over fine noise, of brightness or colour the larger.
+
+    It is 1 for white noise, whatever its level and unit, and if there is too little of
+    the image to tell.
+    """
+    blocks = _cut_blocks(image[..., :3] if image.shape[-1] >= 3 else image[..., :1])
+    if len(blocks) < FEWEST_BLOCKS or not np.any(blocks):
+        return 1.0
+    blocks /= np.abs(blocks).max()  # or squares of large floats would overflow
+    if blocks.shape[-1] == 3:
+        blocks = blocks @ _OPPONENT.T
+    found = [1.0]
+    for channel in np.moveaxis(blocks, -1, 0):
+        power = np.square(fft.dctn(channel, axes=(1, 2), norm="ortho"))
+        power = power.reshape(len(channel), -1)
+        fine, coarse = (power[:, band].mean(1) for band in (_FINE, _COARSE))
+        there = fine > 0  # a flat block has no noise
+        if np.count_nonzero(there) >= FEWEST_BLOCKS:
+            low, high = (np.quantile(p[there], SMOOTHEST) for p in (fine, coarse))
+            found.append(float(high / low))
+    return max(found)
+
+
+def _cut_blocks(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [N, SIDE, SIDE, C]
+    """At most MOST_BLOCKS blocks, evenly spread over the image."""
+    rows, columns = (side // SIDE for side in image.shape[:2])
+    count = rows * columns
+    chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_BLOCKS)).astype(int))
+    tops, lefts = SIDE * (chosen // max(columns, 1)), SIDE * (chosen % max(columns, 1))
+    inside = np.arange(SIDE)
+    blocks = image[
+        (tops[:, None] + inside)[:, :, None], (lefts[:, None] + inside)[:, None, :]
+    ]
+    return blocks.astype(np.float64)

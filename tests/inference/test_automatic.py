@@ -1,0 +1,166 @@
+"""Every kind of image that people bring is restored, by no less than is promised.
+
+An input from which nothing is removed must never ship again: each kind has its floor.
+"""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import sevnet_jax
+from sevnet_jax import images, metrics
+from sevnet_jax.data import noise
+from sevnet_jax.inference.automatic import WEIGHTS
+
+SIDE = 128
+
+
+@pytest.fixture(scope="module")
+def denoise():
+    return sevnet_jax.load()
+
+
+@pytest.fixture(scope="module")
+def colour(project):
+    """A part of a photo, uint8 [SIDE, SIDE, 3]."""
+    photo = images.read_pixels(project / "samples" / "parrots_clean.png")
+    return photo[64 : 64 + SIDE, 64 : 64 + SIDE]
+
+
+@pytest.fixture(scope="module")
+def grey(colour):
+    return images.to_channels(colour, 1)
+
+
+def add_noise(clean, law="gaussian:25"):
+    """8-bit pixels under noise, as files have it: clipped and rounded."""
+    noisy = noise.sample(noise.parse(law), images.to_float(clean), seed=3, clip=True)
+    return metrics.to_rgb8(noisy)
+
+
+def measure_gain(noisy, restored, clean):
+    """By how many dB the restored image is nearer to the clean one."""
+    assert (restored.shape, restored.dtype) == (noisy.shape, noisy.dtype)
+    errors = [np.mean(np.square(i - clean.astype(float))) for i in (noisy, restored)]
+    return 10 * np.log10(errors[0] / errors[1])
+
+
+GREY_FORMS = {
+    "plane": lambda i: i[..., 0],
+    "one channel": lambda i: i,
+    "equal channels": lambda i: np.repeat(i, 3, -1),
+    "with alpha": lambda i: np.concatenate([i, np.full_like(i, 255)], -1),
+    "equal channels with alpha": lambda i: np.concatenate(
+        [np.repeat(i, 3, -1), np.full_like(i, 255)], -1
+    ),
+    "pages": lambda i: np.stack([i, i[::-1]]),
+    "float32": lambda i: i.astype(np.float32) / 255,
+    "float64, other unit": lambda i: i.astype(np.float64) * 1e-9,
+    "16 bit": lambda i: i.astype(np.uint16) * 257,
+    "12 in 16 bit": lambda i: i.astype(np.uint16) * 16,
+}
+
+
+@pytest.mark.parametrize("form", GREY_FORMS)
+def test_grey(denoise, grey, form):
+    noisy, clean = (GREY_FORMS[form](i) for i in (add_noise(grey), grey))
+    assert measure_gain(noisy, denoise(noisy), clean) > 7
+
+
+def test_grey_by_the_colour_weights_is_the_control(denoise, grey):
+    """What was shipped once: it removes nothing."""
+    by_colour = sevnet_jax.load(WEIGHTS["colour"])
+    noisy = add_noise(grey)
+    assert measure_gain(noisy, by_colour(noisy), grey) < 3
+
+
+COLOUR_FORMS = {
+    "8 bit": lambda i: i,
+    "with alpha": lambda i: np.concatenate([i, np.full_like(i[..., :1], 9)], -1),
+    "pages": lambda i: np.stack([i, i[::-1]]),
+    "float16": lambda i: i.astype(np.float16),
+    "float32": lambda i: i.astype(np.float32) / 255,
+    "16 bit": lambda i: i.astype(np.uint16) * 257,
+}
+
+
+@pytest.mark.parametrize("form", COLOUR_FORMS)
+def test_colour(denoise, colour, form):
+    noisy, clean = (COLOUR_FORMS[form](i) for i in (add_noise(colour), colour))
+    assert measure_gain(noisy, denoise(noisy), clean) > 8
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7])
+def test_independent_channels(denoise, colour, count):
+    clean = np.concatenate([colour, colour[::-1], colour[:, ::-1]], -1)[..., :count]
+    noisy = add_noise(clean)
+    restored = denoise(noisy, channels="independent")
+    assert measure_gain(noisy, restored, clean) > 6
+    one = denoise(noisy[..., -1], channels="independent")
+    np.testing.assert_array_equal(restored[..., -1], one)
+
+
+@pytest.mark.parametrize(
+    ("law", "floor"),
+    [("speckle:90", 9), ("mixture", 9), ("gaussian:50", 10), ("gaussian:5", 2)],
+)
+@pytest.mark.parametrize("kind", ["grey", "colour"])
+def test_other_noise(denoise, request, kind, law, floor):
+    clean = request.getfixturevalue(kind)
+    noisy = add_noise(clean, law)
+    assert measure_gain(noisy, denoise(noisy), clean) > floor - (kind == "grey")
+
+
+def test_a_cameras_noise(denoise, colour):
+    noisy = add_noise(colour, "isp")
+    choice = denoise.choose(noisy)
+    assert (choice.kind, choice.noise) == ("colour", "camera")
+    assert measure_gain(noisy, denoise(noisy), colour) > 4
+    # The control: as white noise hardly any of it is removed.
+    assert measure_gain(noisy, denoise(noisy, noise="white"), colour) < 2
+
+
+def test_jpeg_of_a_noisy_photo(denoise, colour):
+    file = io.BytesIO()
+    Image.fromarray(add_noise(colour, "gaussian:15")).save(file, "JPEG", quality=90)
+    noisy = np.asarray(Image.open(file))
+    assert denoise.choose(noisy).noise == "camera"
+    assert measure_gain(noisy, denoise(noisy), colour) > 3
+
+
+@pytest.mark.parametrize("kind", ["grey", "colour"])
+def test_clean_images_stay(denoise, request, kind):
+    clean = request.getfixturevalue(kind)
+    assert metrics.psnr(denoise(clean), clean) > 42
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        np.full((1, 1), 7, np.uint8),
+        np.zeros((40, 24, 3), np.uint8),
+        np.full((24, 40, 3), 255, np.uint8),
+        np.full((24, 40, 3), [10, 200, 30], np.uint8),
+        np.zeros((0, 8, 8, 3), np.float32),
+    ],
+    ids=["one pixel", "black", "white", "one colour", "no pages"],
+)
+def test_what_has_no_noise_stays(denoise, image):
+    np.testing.assert_array_equal(denoise(image), image)
+
+
+@pytest.mark.parametrize(
+    ("image", "options", "message"),
+    [
+        (np.full((8, 8, 3), np.nan), {}, "192 of 192 values are NaN or infinite"),
+        (np.zeros((8, 8, 3), np.int64), {}, "got int64"),
+        (np.zeros(8), {}, "an image is"),
+        (np.zeros((8, 8, 3)), {"noise": "pink"}, "noise must be one of"),
+        (np.zeros((8, 8, 3)), {"strength": 2}, "strength must be 0 to 1"),
+    ],
+)
+def test_what_is_wrong_is_said(denoise, image, options, message):
+    with pytest.raises(ValueError, match=message):
+        denoise(image, **options)

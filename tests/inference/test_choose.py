@@ -1,0 +1,104 @@
+"""Grey or colour, white or camera noise: told apart by the image itself."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import ndimage
+
+from sevnet_jax.inference.choose import Choice, choose, measure_correlation
+
+
+def draw_noise(rng, shape=(128, 160, 3), level=20):
+    noisy = 128 + level * rng.standard_normal(shape)
+    return np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
+
+
+def as_jpeg(image, quality):
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file))
+
+
+@pytest.mark.parametrize("level", [1, 5, 20, 60])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_white_noise_is_white(rng, level, channels):
+    noisy = draw_noise(rng, (128, 160, channels), level)
+    assert 0.8 < measure_correlation(noisy) < 1.25
+    assert choose(noisy).noise == "white"
+
+
+def test_noise_of_a_varying_level_is_white(rng):
+    level = np.linspace(2, 50, 160)[None, :, None]
+    assert choose(draw_noise(rng, level=level)).noise == "white"
+
+
+@pytest.mark.parametrize(
+    "correlate",
+    [
+        lambda image: ndimage.uniform_filter(image, (2, 2, 0)),
+        lambda image: as_jpeg(image, 75),
+        lambda image: as_jpeg(image, 95),  # its colours only
+        lambda image: np.asarray(Image.fromarray(image).resize((208, 166))),
+    ],
+    ids=["smoothed", "jpeg 75", "jpeg 95", "enlarged"],
+)
+def test_correlated_noise_is_a_cameras(rng, correlate):
+    assert choose(correlate(draw_noise(rng))).noise == "camera"
+
+
+def test_the_unit_does_not_matter(rng):
+    image = ndimage.uniform_filter(rng.uniform(size=(64, 64, 3)), (2, 2, 0))
+    found = measure_correlation(image)
+    for exponent in (-900, -3, 500):
+        assert measure_correlation(image * 2.0**exponent) == found
+
+
+def test_what_is_said_is_not_measured(rng):
+    noisy = draw_noise(rng)
+    assert choose(noisy, "camera") == Choice("colour", "camera", False)
+    with pytest.raises(ValueError, match="noise must be one of auto, white, camera"):
+        choose(noisy, "grey")
+    with pytest.raises(ValueError, match="channels must be one of"):
+        choose(noisy, channels="3")
+
+
+@pytest.mark.parametrize(
+    ("count", "channels", "kind"),
+    [
+        (1, "auto", "grey"),
+        (2, "auto", "grey"),
+        (3, "auto", "colour"),
+        (4, "auto", "colour"),
+        (5, "auto", "independent"),
+        (1, "independent", "grey"),
+        (3, "independent", "independent"),
+        (4, "independent", "independent"),
+    ],
+)
+def test_kinds(rng, count, channels, kind):
+    assert choose(draw_noise(rng, (32, 32, count)), channels=channels).kind == kind
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_equal_channels_are_grey(rng, count):
+    image = draw_noise(rng, (32, 32, count))
+    image[..., :3] = image[..., :1]
+    assert choose(image).kind == "grey"
+    image[5, 7, 2] ^= 1  # one pixel of colour
+    assert choose(image).kind == "colour"
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (7, 300, 3), (16, 16, 1), (64, 64, 3)])
+@pytest.mark.parametrize("value", [0, 128, 255])
+def test_where_there_is_nothing_to_tell_it_is_white(shape, value):
+    choice = choose(np.full(shape, value, np.uint8))
+    assert (choice.noise, choice.clipped) == ("white", False)
+
+
+def test_a_choice_says_why():
+    text = str(Choice("grey", "camera", True, 2.71))
+    assert text == "grey, camera noise (correlation 2.7), clipping undone"
+    text = str(Choice("independent", "white", False))
+    assert text == "independent channels, white noise"
