@@ -1,7 +1,7 @@
 """The bundled weights, chosen for each image by what it is."""
 
 import dataclasses
-import functools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +51,14 @@ def _open(kind: str, noise: str) -> Denoiser:
 class AutoDenoiser:
     """Restores images of any kind; nothing has to be known of them or their noise."""
 
-    def __init__(self):
-        self._open = functools.cache(_open)  # what is not needed is not read
+    def __init__(self) -> None:
+        self._opened: dict[tuple[str, str], Denoiser] = {}
+        self._lock = threading.Lock()
 
     @property
     def weights(self) -> Weights:
         """What restores colour images with white noise."""
-        return self._open("colour", "white").weights
+        return self._find("colour", "white").weights
 
     def choose(
         self,
@@ -71,12 +72,21 @@ class AutoDenoiser:
         image = image[..., None] if image.ndim == 2 else image
         choice = choose(image, noise, channels, clipped)
         if choice.noise == "camera" and self._find_kind(choice) not in TRANSLATORS:
-            return dataclasses.replace(choice, noise="white")
+            return dataclasses.replace(
+                choice, noise="white", note="no translator for grey"
+            )
         return choice
 
     def find_denoiser(self, choice: Choice) -> Denoiser:
         """Returns what restores images of that choice."""
-        return self._open(self._find_kind(choice), choice.noise)
+        return self._find(self._find_kind(choice), choice.noise)
+
+    def _find(self, kind: str, noise: str) -> Denoiser:
+        """Read when it is needed, and once, also if several threads need it."""
+        with self._lock:
+            if (kind, noise) not in self._opened:
+                self._opened[kind, noise] = _open(kind, noise)
+            return self._opened[kind, noise]
 
     def _find_kind(self, choice: Choice) -> str:
         return "colour" if choice.kind == "colour" else "grey"

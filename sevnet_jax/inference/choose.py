@@ -37,12 +37,14 @@ class Choice:
     noise: str  # "white" or "camera"
     clipped: bool  # whether that is undone
     correlation: float | None = None
+    note: str = ""  # what else there is to say of the noise
 
     def __str__(self) -> str:
         kind = f"{self.kind} channels" if self.kind == "independent" else self.kind
-        why = ""
+        reasons = [self.note] if self.note else []
         if self.correlation is not None:
-            why = f" (correlation {self.correlation:.1f})"
+            reasons.insert(0, f"correlation {self.correlation:.1f}")
+        why = f" ({', '.join(reasons)})" if reasons else ""
         undone = ", clipping undone" if self.clipped else ""
         return f"{kind}, {self.noise} noise{why}{undone}"
 

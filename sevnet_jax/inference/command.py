@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -15,8 +17,9 @@ from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
 from sevnet_jax.inference.automatic import TRANSLATORS, AutoDenoiser, load
 from sevnet_jax.inference.choose import CHANNELS, NOISES
-from sevnet_jax.inference.denoiser import SYMMETRIES, Denoiser, Progress
+from sevnet_jax.inference.denoiser import Denoiser, Progress
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
+from sevnet_jax.inference.program import SYMMETRIES, list_devices
 from sevnet_jax.runtime import use_compilation_cache
 
 LARGE = 2_000_000  # pixels from which on one waits for a while
@@ -41,21 +44,45 @@ def main(argv: list[str] | None = None) -> int:
         complain(text)
     if isinstance(denoiser, Denoiser):
         say(args, f"{denoiser.weights.config['name']} on {device.device_kind}")
-    failed = len(missing)
-    for number, job in enumerate(jobs, 1):
-        try:
-            restore_file(args, denoiser, job, f"[{number}/{len(jobs)}] ")
-        except KeyboardInterrupt:
-            complain("interrupted; all files written so far are complete")
-            return INTERRUPTED
-        except Exception as error:  # coders and devices raise errors of many kinds
-            failed += 1
-            complain(f"{job.source}: {describe(error)}")
+    try:
+        failed = len(missing) + restore_files(args, denoiser, jobs)
+    except KeyboardInterrupt:
+        complain("interrupted; all files written so far are complete")
+        return INTERRUPTED
     if failed and len(jobs) > 1:
         complain(f"{failed} of {len(jobs) + len(missing)} inputs failed")
     if failed == len(jobs) + len(missing):
         return BAD_USE
     return SOME_FAILED if failed else 0
+
+
+def restore_files(
+    args: argparse.Namespace, denoiser: Denoiser | AutoDenoiser, jobs: list[Job]
+) -> int:
+    """Returns how many failed.
+
+    A file more than there are devices is worked on: while they compute, the next one is
+    read and the last one written.
+    """
+    failed, stopped = 0, threading.Event()
+    with ThreadPoolExecutor(len(list_devices()) + 1) as pool:
+        tasks = [
+            pool.submit(
+                restore_file, args, denoiser, job, f"[{number}/{len(jobs)}] ", stopped
+            )
+            for number, job in enumerate(jobs, 1)
+        ]
+        for job, task in zip(jobs, tasks, strict=True):
+            try:
+                task.result()
+            except KeyboardInterrupt:
+                stopped.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+            except Exception as error:  # coders and devices raise errors of many kinds
+                failed += 1
+                complain(f"{job.source}: {describe(error)}")
+    return failed
 
 
 def describe(error: Exception) -> str:
@@ -87,7 +114,11 @@ def choose_device(platform: str | None) -> jax.Device:
 
 
 def restore_file(
-    args: argparse.Namespace, denoiser: Denoiser | AutoDenoiser, job: Job, prefix: str
+    args: argparse.Namespace,
+    denoiser: Denoiser | AutoDenoiser,
+    job: Job,
+    prefix: str,
+    stopped: threading.Event,
 ) -> None:
     if args.skip_existing and job.target.exists():
         say(args, f"{prefix}{job.source}: skipped, {job.target} exists already")
@@ -113,7 +144,7 @@ def restore_file(
         strength=args.strength,
         ensemble=args.ensemble,
         fast=args.fast,
-        progress=make_bar(args, prefix + job.source.name),
+        progress=make_bar(args, prefix + job.source.name, stopped),
         **options,
     )
     images.write_picture(job.target, restored, picture)
@@ -134,13 +165,19 @@ def announce(
         say(args, f"{name}: {count / 1e6:.0f} megapixels, about {seconds:.0f} s")
 
 
-def make_bar(args: argparse.Namespace, name: str) -> Progress:
-    """Returns what shows the progress of an image of several parts, on a terminal."""
+def make_bar(args: argparse.Namespace, name: str, stopped: threading.Event) -> Progress:
+    """Returns what shows the progress of an image of several parts, on a terminal.
+
+    It ends the work on the image once all is to stop.
+    """
 
     def show(items: Iterable) -> Iterable:
         items = list(items)
         hidden = True if args.quiet or len(items) == 1 else None
-        return tqdm(items, desc=name, unit="part", leave=False, disable=hidden)
+        for item in tqdm(items, desc=name, unit="part", leave=False, disable=hidden):
+            if stopped.is_set():
+                raise KeyboardInterrupt
+            yield item
 
     return show
 

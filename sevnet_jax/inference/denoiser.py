@@ -1,23 +1,20 @@
 """One network for arrays: any shape, type and unit in, the same out."""
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from sevnet_jax.inference import clipping, estimate, tiling
+from sevnet_jax.inference import clipping, tiling
+from sevnet_jax.inference.program import Program
 from sevnet_jax.models import ops
-from sevnet_jax.runtime import compiler_options
 from sevnet_jax.weights import Weights
 
 INTEGERS = (np.uint8, np.uint16)
 FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 3_200_000  # at once: sevnet_s takes 390 bytes a pixel
 FAST_MARGIN = 32
-SYMMETRIES = 8
-PROGRAMS = 8  # compiled ones that are kept, one for each size of tile
 SAFE_EXPONENTS = (-20, 20)  # floats of up to 2^-20 to 2^20 are taken as they are
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
@@ -34,28 +31,20 @@ class Denoiser:
         weights: Weights,
         tile_pixels: int = TILE_PIXELS,
         precision: str | None = None,
+        devices: Sequence[jax.Device] | None = None,
     ):
-        """`precision` is that of products, see `jax.default_matmul_precision`."""
+        """`precision` is that of products, see `jax.default_matmul_precision`.
+
+        Without `devices`, all of this host that are of the default kind.
+        """
         self.weights = weights
         self.tile_pixels = tile_pixels
-        self.precision = precision
-        # A tile must be seen with the statistics of its whole image: they are found
-        # and taken out here.
-        self._restore = jax.jit(
-            lambda params, tile: weights.model.apply(
-                params, tile[None], method="restore_tile"
-            )[0],
-            compiler_options=compiler_options(),
-        )
-        self._params = jax.device_put(weights.params)
-        # Images of many sizes need many programs; only the last ones are kept.
-        self._compile = functools.lru_cache(PROGRAMS)(self._compile_for)
+        self.program = Program(weights, precision, devices)
 
-    @functools.cached_property
+    @property
     def seconds_per_pixel(self) -> float:
-        """About what a pixel costs on the default device, without the ensemble."""
-        channels = self.weights.model.channels
-        return estimate.seconds_per_pixel(self._restore, self._params, channels)
+        """About what a pixel costs, without the ensemble."""
+        return self.program.seconds_per_pixel
 
     def __call__(
         self,
@@ -118,11 +107,6 @@ class Denoiser:
             f"these weights take images of {wanted} channels, not of {count}"
         )
 
-    def _compile_for(self, shape: tuple[int, ...]) -> Callable:
-        tile = jax.ShapeDtypeStruct(shape, np.float32)
-        with jax.default_matmul_precision(self.precision):
-            return self._restore.lower(self._params, tile).compile()
-
     def _plan(self, height: int, width: int, fast: bool):
         """The windows along both axes; one each if the image fits as a whole."""
         model = self.weights.model
@@ -167,15 +151,23 @@ class Denoiser:
             padded.shape, _blending_type(image.dtype) if fast else image.dtype
         )
         windows = [(r, c) for r in range(len(rows)) for c in range(len(columns))]
-        for r, c in progress(windows):
-            row, column = rows[r], columns[c]
-            seen = np.s_[row.start : row.stop, column.start : column.stop]
-            noisy = padded[seen] / unit
+
+        def see(r: int, c: int) -> tuple[slice, slice]:
+            return np.s_[
+                rows[r].start : rows[r].stop, columns[c].start : columns[c].stop
+            ]
+
+        def cut(window: tuple[int, int]) -> np.ndarray:
+            noisy = padded[see(*window)] / unit
             noisy -= centre
             noisy /= spread
-            noisy = noisy.astype(np.float32)
-            residual = self._find_residual(noisy, ensemble)
+            return noisy.astype(np.float32)
+
+        residuals = self.program.find_residuals(map(cut, windows), ensemble)
+        for r, c in progress(windows):
+            row, column, residual = rows[r], columns[c], next(residuals)
             if fast:
+                seen = see(r, c)
                 weight = blend_rows[r][:, None, None] * blend_columns[c][None, :, None]
                 result[seen] += weight * (padded[seen] + residual * scale)
                 continue
@@ -190,20 +182,6 @@ class Denoiser:
             result[kept] = _to_type(restored, image.dtype)
         result = result[:height, :width]
         return _to_type(result, image.dtype) if fast else result
-
-    def _find_residual(self, noisy, ensemble):
-        """What the network adds to a tile: float32 [H, W, C]."""
-        as_colour = noisy.shape[-1] < self.weights.model.channels
-        if as_colour:
-            noisy = np.repeat(noisy, self.weights.model.channels, axis=-1)
-        symmetries = range(SYMMETRIES if ensemble else 1)
-        total = np.zeros_like(noisy)
-        for number in symmetries:
-            turned = _turn(noisy, number)
-            restored = np.asarray(self._compile(turned.shape)(self._params, turned))
-            total += _turn_back(restored - turned, number)
-        total /= len(symmetries)
-        return total.mean(-1, keepdims=True) if as_colour else total
 
 
 def check_image(image: np.ndarray, channels: int) -> None:
@@ -258,12 +236,3 @@ def _to_type(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return np.clip(np.rint(values), 0, np.iinfo(dtype).max).astype(dtype)
     limits = np.finfo(dtype)
     return np.clip(values, limits.min, limits.max).astype(dtype)
-
-
-def _turn(image: np.ndarray, number: int) -> np.ndarray:
-    turned = np.rot90(image, number % 4)
-    return turned[:, ::-1] if number >= 4 else turned
-
-
-def _turn_back(image: np.ndarray, number: int) -> np.ndarray:
-    return np.rot90(image[:, ::-1] if number >= 4 else image, -(number % 4))

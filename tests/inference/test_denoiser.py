@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import sevnet_jax
-from sevnet_jax.inference import denoiser as denoiser_module
+from sevnet_jax.inference import program
 from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.weights import load_weights
 
 SHAPES = [
     (9, 13),
@@ -215,9 +216,26 @@ def test_a_path_is_loaded(weights_file, rng):
 
 
 def test_only_so_many_programs_are_kept(weights_file, rng, monkeypatch):
-    monkeypatch.setattr(denoiser_module, "PROGRAMS", 2)
-    restore = sevnet_jax.load(weights_file)
+    monkeypatch.setattr(program, "PROGRAMS", 2)
+    restore = Denoiser(load_weights(weights_file), devices=jax.devices()[:1])
     for side in (8, 16, 24, 8):
         restore(rng.uniform(size=(side, 8, 3)))
-    kept = restore._compile.cache_info()
+    kept = restore.program._compile.cache_info()
     assert (kept.currsize, kept.misses) == (2, 4)
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_every_device_has_its_share_and_none_changes_a_bit(weights_file, rng, ensemble):
+    weights, image = load_weights(weights_file), draw(rng, (300, 103, 3), "uint16")
+    one, all_of_them = (
+        Denoiser(weights, tile_pixels=96 * 96, devices=devices)
+        for devices in (jax.devices()[:1], jax.devices())
+    )
+    used = []
+    place = all_of_them.program._place
+    all_of_them.program._place = lambda number: used.append(number) or place(number)
+    assert len(jax.devices()) > 1
+    found = all_of_them(image, ensemble=ensemble)
+    np.testing.assert_array_equal(found, one(image, ensemble=ensemble))
+    counts = np.bincount(used, minlength=len(jax.devices()))
+    assert np.ptp(counts) <= 1 + 8 * ensemble + 1  # and the two compilations
