@@ -87,6 +87,9 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
 
 
 def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
+    chunks = b""
+    if head.startswith(png.SIGNATURE):
+        chunks = png.read_chunks(path.read_bytes())
     Image.MAX_IMAGE_PIXELS = None  # we have a limit of our own
     try:
         image: Image.Image = Image.open(path, formats=FORMATS)
@@ -103,9 +106,8 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
             "dpi": image.info.get("dpi"),
             "orientation": exif.get(ORIENTATION, 1),
             "lossy": _is_lossy(image.format, path),
+            "png": chunks,
         }
-        if image.format == "PNG":
-            info["png"] = png.read_chunks(path.read_bytes())
         if png.is_16bit(head):
             return Picture(imagecodecs.png_decode(path.read_bytes()), **info)
         note = "its first picture only" if image.format == "MPO" else ""

@@ -8,12 +8,13 @@ import imagecodecs
 import numpy as np
 from PIL import Image
 
-from sevnet_jax.images.picture import Picture, orientation_alone
+from sevnet_jax.images.picture import Picture, Refused, orientation_alone
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ENDING = ".png"
 # What is copied as it is: how to show the colours, and texts.
 KEPT = (b"gAMA", b"cHRM", b"sRGB", b"cICP", b"tEXt", b"zTXt", b"iTXt", b"tIME")
+END = b"IEND"
 METRES_PER_INCH = 0.0254
 HEADER_END = len(SIGNATURE) + 4 + 4 + 13 + 4  # IHDR with its length, name and sum
 
@@ -24,13 +25,21 @@ def is_16bit(head: bytes) -> bool:
 
 
 def read_chunks(data: bytes) -> bytes:
-    """Returns the chunks of a PNG file that are to be kept, one behind the other."""
+    """Returns the chunks of a PNG file that are to be kept, one behind the other.
+
+    Raises `Refused` at one that is longer than the file: decoders would take as much
+    memory as it says.
+    """
     found, position = b"", len(SIGNATURE)
     while position + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, position)
-        end = position + 12 + length
-        if data[position + 4 : position + 8] in KEPT and end <= len(data):
+        name, end = data[position + 4 : position + 8], position + 12 + length
+        if end > len(data):
+            raise Refused("a damaged image: a part of it is missing")
+        if name in KEPT:
             found += data[position:end]
+        if name == END:
+            break
         position = end
     return found
 

@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tifffile
@@ -15,6 +16,7 @@ from sevnet_jax.images.picture import ORIENTATION, Picture, Refused, check_size
 HEADS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 ENDINGS = (".tif", ".tiff")
 JPEG = (6, 7)  # compression
+MOST_OF_A_PIXEL = 4  # channels; more count as more pixels
 # Description, maker, model, program, date, author, rights.
 TEXTS = (270, 271, 272, 305, 306, 315, 33432)
 DESCRIPTION, ICC = 270, 34675
@@ -22,11 +24,12 @@ DESCRIPTION, ICC = 270, 34675
 
 def read(path: Path, most_pixels: int) -> Picture:
     """Returns the image or the stack in a TIFF file."""
+    _check_chain(path)
     with _watch_for_damage(), tifffile.TiffFile(path) as file:
         page, series = file.pages.first, file.series[0]
         if len(file.series) > 1:
             raise Refused(f"a TIFF of {len(file.series)} different images; split it")
-        count = math.prod(series.shape) // page.samplesperpixel
+        count = math.prod(series.shape) // min(page.samplesperpixel, MOST_OF_A_PIXEL)
         check_size(page.imagewidth, count // page.imagewidth, most_pixels)
         kind = name_kind(page)
         colour = kind == "RGB" or (kind == "YCBCR" and page.compression in JPEG)
@@ -69,6 +72,28 @@ def read(path: Path, most_pixels: int) -> Picture:
             },
             note="without its smaller copies" if page.subifds else "",
         )
+
+
+def _check_chain(path: Path) -> None:
+    """Raises `Refused` if the pages name each other in a circle, without an end.
+
+    tifffile would follow them for ever.
+    """
+    with path.open("rb") as file:
+        head = file.read(16)
+        order: Literal["little", "big"] = "little" if head[:2] == b"II" else "big"
+        big = 43 in head[2:4]  # BigTIFF: numbers of 8 bytes in place of 4 and 2
+        counted, tag, wide = (8, 20, 8) if big else (2, 12, 4)
+        place = int.from_bytes(head[8:16] if big else head[4:8], order)
+        seen: set[int] = set()
+        while place:
+            if place in seen:
+                raise Refused("a damaged image: its pages run in a circle")
+            seen.add(place)
+            file.seek(place)
+            count = int.from_bytes(file.read(counted), order)
+            file.seek(min(place + counted + tag * count, 2**62))
+            place = min(int.from_bytes(file.read(wide), order), 2**62)
 
 
 def name_kind(page: tifffile.TiffPage) -> str:

@@ -168,3 +168,29 @@ def test_microscopes_keep_their_units(rng, tmp_path):
     picture = images.read_picture(tmp_path / "c.ome.tif", MANY)
     images.write_picture(tmp_path / "d.tif", picture.pixels, picture)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "d.tif"), stack)
+
+
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_pages_in_a_circle_are_refused(rng, tmp_path, big, order):
+    """They have no end: without a look at them, reading would have none."""
+    path = tmp_path / "a.tif"
+    pages = rng.integers(0, 256, (2, 4, 6), np.uint8)
+    tifffile.imwrite(
+        path,
+        pages,
+        photometric="minisblack",
+        metadata=None,
+        bigtiff=big,
+        byteorder=order,
+    )
+    assert images.read_picture(path, 1000).pixels.shape == (2, 4, 6, 1)
+    with tifffile.TiffFile(path) as file:
+        first, tags = file.pages[0].offset, len(file.pages[0].tags)
+    counted, size, wide = (8, 20, "Q") if big else (2, 12, "I")
+    data = bytearray(path.read_bytes())
+    # Behind its tags, a page names the next one: here itself.
+    struct.pack_into(order + wide, data, first + counted + size * tags, first)
+    path.write_bytes(data)
+    with pytest.raises(images.Refused, match="its pages run in a circle"):
+        images.read_picture(path, 1000)

@@ -1,0 +1,62 @@
+"""Splits a folder of crops into training and held-out ones, by the photos they are of.
+
+python -m studies.weights.split CROPS OUT --held-out 40
+
+A crop is named PHOTO_anything; all crops of a photo go to one side. Which photos are
+held out is decided by the hash of their names: the same on every machine, and unchanged
+for the others when photos are added.
+"""
+
+import argparse
+import hashlib
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from sevnet_jax import images
+
+HELD_OUT = 40
+
+
+def find_photo(path: Path) -> str:
+    """Returns the name of the photo that a crop is of."""
+    return path.name.partition("_")[0]
+
+
+def choose_held_out(crops: Iterable[Path], count: int = HELD_OUT) -> set[Path]:
+    """Returns `count` crops, whole photos of them."""
+    photos: dict[str, list[Path]] = {}
+    for crop in sorted(crops):
+        photos.setdefault(find_photo(crop), []).append(crop)
+    chosen: set[Path] = set()
+    for name in sorted(photos, key=lambda n: hashlib.sha256(n.encode()).hexdigest()):
+        if len(chosen) + len(photos[name]) <= count:
+            chosen.update(photos[name])
+    if len(chosen) < count:
+        raise ValueError(f"only {len(chosen)} of {count} crops can be held out")
+    return chosen
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("crops", type=Path)
+    parser.add_argument("out", type=Path, help="gets the folders train and held_out")
+    parser.add_argument("--held-out", type=int, default=HELD_OUT, metavar="N")
+    args = parser.parse_args(argv)
+    try:
+        crops = images.list_files(args.crops)
+        held_out = choose_held_out(crops, args.held_out)
+        for crop in crops:
+            folder = args.out / ("held_out" if crop in held_out else "train")
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(crop, folder / crop.name)
+    except (ValueError, OSError) as error:
+        print(f"split: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(crops) - len(held_out)} crops to train on, {len(held_out)} held out")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
