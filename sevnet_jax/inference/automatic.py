@@ -12,7 +12,7 @@ from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image
 from sevnet_jax.weights import Weights, join, list_bundled, load_denoiser, load_named
 
 # What restores a kind of image, and what translates the noise of cameras for it.
-WEIGHTS = {"colour": "sevnet_s", "grey": "sevnet_s"}
+WEIGHTS = {"colour": "sevnet_s", "grey": "sevnet_s_grey"}
 TRANSLATORS = {"colour": "translator_s"}
 
 

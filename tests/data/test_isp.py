@@ -284,3 +284,33 @@ def test_the_chain_is_the_stated_one_step_by_step():
 def test_a_jpeg_share_that_is_no_probability_is_named(jpeg):
     with pytest.raises(ValueError, match="probability"):
         isp.Isp(jpeg=jpeg)
+
+
+def test_a_grey_image_is_a_grey_scene(rng_image):
+    """The noise of its photo is the luminance of a colour camera's noise."""
+    grey = rng_image[..., :1]
+    law = isp.Isp(jpeg=0.0)
+    found = noise.sample(law, grey, seed=3)
+    assert (found.shape, found.dtype) == (grey.shape, grey.dtype)
+    photo = noise.sample(law, np.repeat(grey, 3, -1), seed=3)
+    expected = photo @ np.array([[0.299], [0.587], [0.114]], np.float32)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert np.abs(found - grey).mean() > 1e-3
+    with pytest.raises(ValueError, match="a camera has 1 or 3 channels"):
+        law(rng_image[..., :2], noise.NumpyDraw(0))
+
+
+def test_a_wide_range_has_weaker_noise_too(rng_image):
+    def measure(law):
+        noisy = (noise.sample(law, rng_image, seed=seed) for seed in range(60))
+        return np.percentile([np.abs(i - rng_image).mean() for i in noisy], [20, 95])
+
+    wide, strong = measure(isp.Isp(jpeg=0.0, least_shot=1e-6)), measure(isp.Isp(jpeg=0))
+    assert wide[0] < strong[0] / 3
+    assert wide[1] == pytest.approx(strong[1], rel=0.5)
+
+
+@pytest.mark.parametrize("least", [0.0, -1.0, 0.1])
+def test_a_wrong_range_is_refused(least):
+    with pytest.raises(ValueError, match="least_shot must be in"):
+        isp.Isp(least_shot=least)

@@ -1,5 +1,6 @@
 """Every law has the mean and spread that its formula states, and the tables' levels."""
 
+import collections
 import math
 
 import numpy as np
@@ -178,3 +179,20 @@ def test_sample_refuses_what_is_not_a_clean_image(clean, said):
 def test_negative_seed_is_refused():
     with pytest.raises(ValueError, match="-1"):
         noise.sample(noise.parse("mixture"), np.zeros((4, 4, 3), np.float32), seed=-1)
+
+
+def test_one_of_draws_each_law_as_often_as_it_is_named():
+    law = noise.parse("one_of:gaussian:0+gaussian:0+gaussian:20+isp")
+    clean = np.full((8, 8, 3), 0.5, np.float32)
+    kinds = collections.Counter()
+    for seed in range(400):
+        noisy = noise.sample(law, clean, seed=seed)
+        strength = float(np.std(noisy - clean))
+        kinds["none" if strength == 0 else "some"] += 1
+    assert kinds["none"] == pytest.approx(200, abs=40)
+
+
+@pytest.mark.parametrize("name", ["one_of", "one_of:", "one_of:pink", "one_of:isp+"])
+def test_one_of_what_is_not_known_is_refused(name):
+    with pytest.raises(ValueError, match="noise '"):
+        noise.parse(name)
