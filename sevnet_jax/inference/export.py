@@ -41,7 +41,10 @@ def main(argv: list[str] | None = None) -> int:
         if args.parts:
             load_parts(args.parts)
         weights = load(args.weights, args.translator)
-        data = FORMATS[args.to](weights, args.centre == "input")
+        centre_is_input = args.centre == "input"
+        if centre_is_input:
+            check_centre(weights.model)
+        data = FORMATS[args.to](weights, centre_is_input)
         write_atomically(args.out, lambda path: path.write_bytes(data))
     except (ValueError, OSError) as error:
         print("export.py:", " ".join(str(error).split()), file=sys.stderr)
@@ -83,7 +86,6 @@ def to_onnx(weights: Weights, centre_is_input: bool) -> bytes:
         from sevnet_jax.inference import onnx_graph
     except ModuleNotFoundError as error:
         raise ValueError(f"{error}; pip install -r requirements/export.txt") from None
-    check_centre(weights.model, centre_is_input)
     about = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in describe(weights, "onnx").items()
@@ -98,7 +100,6 @@ def to_stablehlo(weights: Weights, centre_is_input: bool) -> bytes:
     The program's own format has no place for texts. Its reader takes what it needs by
     offsets from the start, so that a line behind it does not disturb.
     """
-    check_centre(weights.model, centre_is_input)
     restore, shapes = build_function(weights, centre_is_input)
     images = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
     # Products cannot be made more exact afterwards: accelerators would round them.
@@ -140,10 +141,9 @@ def build_function(
     return restore, shapes
 
 
-def check_centre(model: Network, is_input: bool) -> None:
-    """Raises ValueError if a centre is to be given to a network that takes none."""
-    takes = isinstance(model, SEVNet | Translated) and "centre" in model.told
-    if is_input and not takes:
+def check_centre(model: Network) -> None:
+    """Raises ValueError unless a network can be given the centre of its images."""
+    if not isinstance(model, SEVNet | Translated) or "centre" not in model.told:
         raise ValueError(
             "--centre input is for SEVNets that subtract the image's mean; this "
             f"{type(model).__name__} does not"

@@ -4,7 +4,7 @@ import pytest
 
 import sevnet_jax
 from sevnet_jax.inference.denoiser import TRANSLATOR
-from sevnet_jax.weights import load_named
+from sevnet_jax.weights import load_named, load_partner
 
 MOST_BYTES = 16 * 10**6
 TEST_SETS = ("kodak", "cbsd68", "polyu", "sidd")
@@ -48,6 +48,7 @@ def translator():
 
 def test_the_translator_is_for_these_weights(translator, bundled):
     assert translator.provenance["denoiser_sha256"] == bundled.sha256
+    assert load_partner(translator).sha256 == bundled.sha256
     assert sevnet_jax.load(translator=TRANSLATOR).weights.model.channels == 3
 
 

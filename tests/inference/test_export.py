@@ -1,8 +1,6 @@
 """export.py: other runtimes compute what ours computes, at all sizes from one file."""
 
 import functools
-import json
-import sys
 
 import jax
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 
 from sevnet_jax import create_model
 from sevnet_jax.inference import export
-from sevnet_jax.models import Network, base, register
 from sevnet_jax.weights import load_weights, save_weights
 from tests.models.rivals import test_golden
 
@@ -27,36 +24,6 @@ NETWORKS = {
     "constant centre": {"centre": "constant", "blocks": ()},
 }
 compile_fast = functools.partial(jax.jit, compiler_options=test_golden.FAST)
-
-
-@pytest.fixture
-def write_pair(write_weights, draw_params, tmp_path):
-    """A function that writes a translator and its denoiser; returns both files."""
-
-    def write():
-        denoiser = write_weights("denoiser", blocks=())
-        config = {"name": "translator_s", "width": 4, "blocks": [], "bottleneck": 1}
-        image = np.zeros((1, 8, 8, 3), np.float32)
-        params = draw_params(create_model(**config), image, seed=1)
-        provenance = {"denoiser_sha256": load_weights(denoiser).sha256}
-        save_weights(tmp_path / "t.safetensors", params, config, provenance)
-        return tmp_path / "t.safetensors", denoiser
-
-    return write
-
-
-@pytest.fixture
-def write_program(tmp_path, capsys):
-    """A function that runs the command and returns the file it wrote."""
-
-    def write(to, weights, *args):
-        path = tmp_path / "programs" / f"program.{to}"
-        argv = ["--to", to, "--weights", str(weights), "-o", str(path), *args]
-        assert export.main(argv) == 0
-        assert "multiples of" in capsys.readouterr().out
-        return path
-
-    return write
 
 
 def open_onnx(path):
@@ -134,6 +101,14 @@ def test_tiles_with_the_mean_of_the_image_equal_the_whole(
     assert np.abs(run(image, centre + 1) - whole).max() > 1e-3
 
 
+def test_stablehlo_takes_other_networks(write_program, draw_params, rng, tmp_path):
+    config = {"name": "unet_relu_xs", "width": 4, "blocks": [], "wrapped": True}
+    params = draw_params(create_model(**config), np.zeros((1, 8, 8, 3), np.float32))
+    save_weights(tmp_path / "w.safetensors", params, config, {})
+    run = open_stablehlo(write_program("stablehlo", tmp_path / "w.safetensors"))
+    check(run, load_weights(tmp_path / "w.safetensors"), rng)
+
+
 def test_stablehlo_takes_the_mean_too(write_weights, write_program, rng):
     file = write_weights("w", blocks=())
     weights = load_weights(file)
@@ -168,32 +143,6 @@ def test_a_large_offset_costs_few_bits(write_weights, write_program, rng):
     np.testing.assert_allclose(inside, given(image, centre), rtol=0, atol=5e-4)
 
 
-def read_onnx(path):
-    about = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
-    return {k: v if k == "weights_sha256" else json.loads(v) for k, v in about.items()}
-
-
-def read_stablehlo(path):
-    return json.loads(path.read_bytes().rpartition(b"\n")[2])
-
-
-@pytest.mark.parametrize("to", OPEN)
-def test_a_program_says_what_it_was_made_of(write_pair, write_program, to):
-    translator, denoiser = write_pair()
-    read = {"onnx": read_onnx, "stablehlo": read_stablehlo}[to]
-    about, weights = read(write_program(to, denoiser)), load_weights(denoiser)
-    assert about["weights_sha256"] == weights.sha256
-    assert about["model"] == json.loads(json.dumps(weights.config))
-    assert about["provenance"] == weights.provenance
-    assert (about["multiple"], about["reach"]) == (2, weights.model.reach)
-    assert about["versions"]["jax"] == jax.__version__
-    path = write_program(to, denoiser, "--translator", str(translator))
-    about = read(path)
-    assert about["model"]["translator"]["name"] == "translator_s"
-    assert about["provenance"]["denoiser"]["sha256"] == weights.sha256
-    assert b"sevnet_jax/models" not in path.read_bytes()  # where it is installed
-
-
 def test_a_program_computes_in_float32(write_weights, write_program, rng):
     """Also of weights whose network computes in bfloat16."""
     file = write_weights("w", dtype="bfloat16", blocks=())
@@ -204,75 +153,6 @@ def test_a_program_computes_in_float32(write_weights, write_program, rng):
     for to in OPEN:
         restored = OPEN[to](write_program(to, file))(image)
         np.testing.assert_allclose(restored, wide, rtol=0, atol=1e-5)
-
-
-@pytest.fixture
-def complain(tmp_path, capsys):
-    """A function that runs a bad command and returns its one line."""
-
-    def run(*args, to="onnx"):
-        out = tmp_path / "bad" / "program"
-        code = export.main(["--to", to, "-o", str(out), *map(str, args)])
-        error = capsys.readouterr().err
-        assert (code, error.count("\n")) == (2, 1)
-        assert not out.parent.exists()
-        return error
-
-    return run
-
-
-def test_bad_use_is_one_line(complain, write_weights, write_pair, tmp_path):
-    assert "there are no weights 'nope'" in complain("--weights", "nope")
-    assert "invalid choice: 'torch'" in complain(to="torch")
-    (tmp_path / "file").touch()
-    assert "cannot write the program" in complain("-o", tmp_path / "file" / "x.onnx")
-    assert "ending of weights; take .onnx" in complain("-o", "weights.safetensors")
-    assert "not allowed with" in complain("--noise", "camera", "--translator", "x")
-    translator, _ = write_pair()
-    assert "is a translator" in complain("--weights", translator)
-    assert "give it as --weights" in complain("--translator", translator)
-    file = write_weights("w", centre="none")
-    error = complain("--weights", file, "--centre", "input")
-    assert "this SEVNet does not" in error
-    error = complain("--weights", file, "--noise", "camera")
-    assert "the translator was trained for the denoiser" in error
-    assert "not a translator" in complain("--translator", file)
-
-
-class Ramp(Network):
-    """A network that makes a table for the size it sees."""
-
-    def __call__(self, x):
-        return x * np.linspace(0, 1, x.shape[1], dtype="float32").reshape(1, -1, 1, 1)
-
-
-def test_networks_that_cannot_leave_are_named(
-    complain, draw_params, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(base, "_PRESETS", dict(base._PRESETS))
-    register("ramp", Ramp)
-
-    def write(**config):
-        image = np.zeros((1, 8, 8, 3), np.float32)
-        params = draw_params(create_model(**config), image)
-        save_weights(tmp_path / "w.safetensors", params, config, {})
-        return "--weights", tmp_path / "w.safetensors"
-
-    relu = {"name": "unet_relu_xs", "width": 4, "blocks": []}
-    assert "normalization='none', gate='relu'" in complain(*write(**relu))
-    assert "got NormalizationWrapper" in complain(*write(**relu, wrapped=True))
-    assert "got Ramp; --to stablehlo takes" in complain(*write(name="ramp"))
-    assert "ramp is tied to the size" in complain(*write(name="ramp"), to="stablehlo")
-
-
-def test_without_the_package_it_says_what_to_install(
-    complain, write_weights, monkeypatch
-):
-    monkeypatch.delattr("sevnet_jax.inference.onnx_graph", raising=False)
-    monkeypatch.delitem(sys.modules, "sevnet_jax.inference.onnx_graph", raising=False)
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    error = complain("--weights", write_weights("w"))
-    assert "pip install -r requirements/export.txt" in error
 
 
 @pytest.mark.slow
