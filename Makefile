@@ -39,5 +39,5 @@ $(VENV)/.core: $(REQUIREMENTS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core $(wildcard requirements/*.txt)
-	$(PIP) -r requirements/train.txt -r requirements/eval.txt -r requirements/dev.txt
+	$(PIP) -r requirements/train.txt -r requirements/eval.txt -r requirements/export.txt -r requirements/dev.txt
 	@touch $@

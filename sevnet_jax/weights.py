@@ -119,32 +119,29 @@ def find_file(name_or_path: str | Path) -> Path:
     return path / FILE
 
 
-def _find_bundled() -> Traversable:
-    return resources.files("sevnet_jax") / "bundled"
-
-
-def list_bundled() -> list[str]:
-    """Returns the names of the weights that come with the package."""
-    folder = _find_bundled()
-    return sorted(
-        Path(file.name).stem
+def find_bundled() -> dict[str, Traversable]:
+    """Returns the weights files that came with the package, by their names."""
+    folder = resources.files("sevnet_jax") / "bundled"
+    return {
+        Path(file.name).stem: file
         for file in (folder.iterdir() if folder.is_dir() else ())
         if file.name.endswith(".safetensors")
-    )
+    }
 
 
 def load_named(name_or_path: str | Path) -> Weights:
     """Returns the weights of a name that came with the package, a file, or a run."""
-    names, name = list_bundled(), str(name_or_path)
-    if name not in names:  # a folder of such a name is ./NAME
+    bundled = find_bundled()
+    name = str(name_or_path)
+    if name not in bundled:  # a folder of such a name is ./NAME
         name = str(find_file(name_or_path))
-    if name in names:
-        with resources.as_file(_find_bundled() / f"{name}.safetensors") as path:
+    if name in bundled:
+        with resources.as_file(bundled[name]) as path:
             return load_weights(path)
     if not Path(name).is_file():
         raise ValueError(
             f"there are no weights {name!r}; give a file or one of: "
-            f"{', '.join(names) or 'none came with this package'}"
+            f"{', '.join(sorted(bundled)) or 'none came with this package'}"
         )
     return load_weights(name)
 
@@ -160,11 +157,32 @@ def load_denoiser(name_or_path: str | Path) -> Weights:
     return weights
 
 
-def join(translator: Weights, denoiser: Weights) -> Weights:
-    """Returns both as one: D(T(y)). They must have been trained for each other."""
+def load_partner(translator: Weights) -> Weights:
+    """Returns the bundled denoiser that a translator was trained for."""
+    wanted = find_wanted(translator)
+    for file in find_bundled().values():
+        with resources.as_file(file) as path:
+            with safetensors.safe_open(path, framework="numpy") as opened:
+                found = opened.metadata()["sha256"]
+            if found == wanted:
+                return load_weights(path)
+    raise ValueError(
+        f"the translator was trained for the denoiser {wanted[:12]}, which did not "
+        "come with this package; give it as --weights"
+    )
+
+
+def find_wanted(translator: Weights) -> str:
+    """Returns the sha256 of the denoiser that a translator was trained for."""
     wanted = translator.provenance.get("denoiser_sha256")
     if wanted is None:
         raise ValueError("these weights are not a translator")
+    return wanted
+
+
+def join(translator: Weights, denoiser: Weights) -> Weights:
+    """Returns both as one: D(T(y)). They must have been trained for each other."""
+    wanted = find_wanted(translator)
     if wanted != denoiser.sha256:
         raise ValueError(
             f"the translator was trained for the denoiser {wanted[:12]}, not for "
@@ -173,7 +191,11 @@ def join(translator: Weights, denoiser: Weights) -> Weights:
     return Weights(
         Translated.of(translator.model, denoiser.model),
         Translated.join(translator.params, denoiser.params),
-        {"name": f"{denoiser.config['name']} after {translator.config['name']}"},
+        {
+            "name": f"{denoiser.config['name']} after {translator.config['name']}",
+            "translator": dict(translator.config),
+            "denoiser": dict(denoiser.config),
+        },
         {
             "translator": {"sha256": translator.sha256, **translator.provenance},
             "denoiser": {"sha256": denoiser.sha256, **denoiser.provenance},

@@ -32,6 +32,8 @@ HEAVY = {
     "tensorflow_datasets": {"data/tfds_source.py"},
     "orbax": {"training/checkpoint.py"},
     "fcntl": set(),
+    "onnx": {"inference/onnx_graph.py"},
+    "onnxruntime": set(),
     "torch": {"evaluation/commands/import_weights.py"},
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sevnet_jax.inference.choose import Choice, choose
 from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image
-from sevnet_jax.weights import Weights, join, list_bundled, load_denoiser, load_named
+from sevnet_jax.weights import Weights, join, load_denoiser, load_named, load_partner
 
 # What restores a kind of image, and what translates the noise of cameras for it.
 WEIGHTS = {"colour": "sevnet_s", "grey": "sevnet_s_grey"}
@@ -26,26 +26,29 @@ def load(
     name or file, turns the noise of cameras into noise that the weights can remove;
     without weights, those that it was trained for are taken.
     """
-    given = load_denoiser(name_or_path) if name_or_path else None
-    if translator:
-        found = load_named(translator)
-        return Denoiser(join(found, given) if given else _join_bundled(found))
-    return Denoiser(given) if given else AutoDenoiser()
+    if not name_or_path and not translator:
+        return AutoDenoiser()
+    return Denoiser(load_weights(name_or_path, translator))
 
 
-def _join_bundled(translator: Weights) -> Weights:
-    """Both, if a bundled denoiser is the one that the translator was trained for."""
-    wanted = translator.provenance.get("denoiser_sha256")
-    bundled = (load_named(name) for name in list_bundled())
-    fitting = next((found for found in bundled if found.sha256 == wanted), None)
-    # If none is, `join` says so.
-    return join(translator, fitting or load_named(WEIGHTS["colour"]))
+def load_weights(
+    name_or_path: str | Path | None = None, translator: str | Path | None = None
+) -> Weights:
+    """Returns the weights of a denoiser, or of a translator and its denoiser.
+
+    A translator finds the denoiser that it was trained for, if that is a bundled one.
+    """
+    if translator is None:
+        return load_denoiser(name_or_path or WEIGHTS["colour"])
+    first = load_named(translator)
+    given = load_denoiser(name_or_path) if name_or_path else load_partner(first)
+    return join(first, given)
 
 
 def _open(kind: str, noise: str) -> Denoiser:
     if noise == "camera":
-        return load(translator=TRANSLATORS[kind])  # type: ignore[return-value]
-    return Denoiser(load_denoiser(WEIGHTS[kind]))
+        return Denoiser(load_weights(translator=TRANSLATORS[kind]))
+    return Denoiser(load_weights(WEIGHTS[kind]))
 
 
 class AutoDenoiser:

@@ -5,11 +5,11 @@ import pytest
 
 import sevnet_jax
 from sevnet_jax.inference.automatic import TRANSLATORS, WEIGHTS
-from sevnet_jax.weights import list_bundled, load_named
+from sevnet_jax.weights import find_bundled, load_named
 
 MOST_BYTES = 16 * 10**6
 TEST_SETS = ("kodak", "cbsd68", "polyu", "sidd")
-NAMES = list_bundled()
+NAMES = sorted(find_bundled())
 DENOISERS = [name for name in NAMES if not name.startswith("translator")]
 
 
