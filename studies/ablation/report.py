@@ -17,6 +17,7 @@ from typing import Any
 from sevnet_jax.evaluation.protocol import count_images
 from sevnet_jax.evaluation.report import format_markdown
 from sevnet_jax.files import write_atomically
+from sevnet_jax.training.recipe import SECTIONS, find_new_name
 from studies.ablation import chance, claims, figures, rows, scores
 from studies.ablation.means import OOD, add_means
 from studies.ablation.scores import OURS, Row, is_close
@@ -119,6 +120,22 @@ def is_late(run: Run, best: Mapping[str, Run]) -> bool:
 def find_weights(run: Run) -> str:
     """Returns the hash of the weights that were scored."""
     return run["provenance"]["network"]["weights_sha256"]
+
+
+def find_recipe(run: Run) -> dict[str, Any]:
+    """Returns the recipe of a scored run as {section.key: value}.
+
+    Runs of earlier versions have a flat one.
+    """
+    recipe = run["provenance"]["network"]["training"]["recipe"]
+    if not any(section in recipe for section in SECTIONS):
+        return {find_new_name(key) or key: value for key, value in recipe.items()}
+    inner = {
+        f"{section}.{key}": value
+        for section in SECTIONS
+        for key, value in recipe[section].items()
+    }
+    return {k: v for k, v in recipe.items() if k not in SECTIONS} | inner
 
 
 def find_sets(runs: Mapping[str, Run]) -> dict[str, int]:

@@ -213,9 +213,10 @@ def test_one_row_is_really_trained_scored_and_drawn(argv, tmp_path, monkeypatch)
     monkeypatch.setattr(run, "SEEDS", (0,))
     assert run.main([*argv, "--rows", "1a"]) == 0
     runs = report.load(tmp_path / "out")
-    provenance = runs["1a_seed0_stage0"]["provenance"]
-    recipe = provenance["network"]["training"]["recipe"]
-    assert recipe["source"] == "photos"
+    recipe = report.find_recipe(runs["1a_seed0_stage0"])
+    assert recipe["data.source"] == "photos"
+    assert recipe["watch.source"] == "held"
+    assert recipe["optimizer.learning_rate"] == 1.5e-3
     assert recipe["seed"] == 0
     assert recipe["model"]["name"] == "sevnet_xs"
     names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}

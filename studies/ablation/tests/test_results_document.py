@@ -47,22 +47,24 @@ def build(config):
 
 
 def test_every_run_is_of_the_row_size_and_stage_that_it_names(runs):
-    chosen = ("seed", "steps", "learning_rate", "model", "init_weights", "init_sha256")
+    rate = "optimizer.learning_rate"
+    chosen = ("seed", "steps", rate, "model", "init_weights", "init_sha256")
     others = []
     for name, run in runs.items():
         assert name == f"{run['row']}_seed{run['seed']}_stage{run['stage']}"
         stage = report.STAGES[run["stage"]]
         assert run["learning_rate"] == stage.learning_rate
         if run["means"]:
-            recipe = run["provenance"]["network"]["training"]["recipe"]
+            recipe = report.find_recipe(run)
             assert recipe["steps"] == stage.steps
-            assert recipe["learning_rate"] == stage.learning_rate
+            assert recipe[rate] == stage.learning_rate
             assert recipe["seed"] == run["seed"] + 10 * run["stage"]
             row = run["row"].removesuffix("_narrow")
             model = make_ablation(row, run["preset"]).model.to_dict()
             model["width"] //= 2 if row != run["row"] else 1
             assert build(recipe["model"]) == build(model)
             others.append({k: v for k, v in recipe.items() if k not in chosen})
+    assert others[0]["watch.source"] == "val20"
     assert all(other == others[0] for other in others)
 
 
