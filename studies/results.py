@@ -1,10 +1,12 @@
 """Files of trained runs, one JSON each, and the rows of tables that they make."""
 
+import argparse
 import dataclasses
 import json
 import math
 import operator
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +202,28 @@ def write_tables(tables: str, document: str | Path | None) -> None:
     if document:
         text = replace_block(Path(document).read_text(encoding="utf-8"), tables)
         write_atomically(document, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def run_report(
+    argv: Sequence[str] | None,
+    description: str | None,
+    folder: Path,
+    write: Callable[[str | Path, str | Path | None], None],
+) -> int:
+    """Runs a study's report as a command, and returns the exit code."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--runs", default=folder, metavar="FOLDER", help="with a JSON file for each"
+    )
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        help="Markdown whose block between the marks is replaced",
+    )
+    args = parser.parse_args(argv)
+    try:
+        write(args.runs, args.write)
+    except (ValueError, OSError) as error:
+        print("report.py:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    return 0

@@ -6,7 +6,6 @@ them or be scored.
 """
 
 import dataclasses
-import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -53,17 +52,16 @@ def find_scenes(study: Study) -> list[scenes.Scene]:
 
 def train_and_score(
     study: Study, row: str, seed: int, wanted: float, stages: int | None = None
-) -> Run | None:
-    """Returns the best run of a row, scored; None if it diverged in every stage."""
+) -> list[Run]:
+    """Returns the stages up to the best, which is scored; none if all diverged."""
     stages = stages or study.stages or len(results.STAGES)
     found = train_stages(study, row, seed, stages, wanted)
     best = selection.find_best(found)
-    if best is not None:
-        score(study, found[: found.index(best) + 1])
-    # Programs of a network are of no use to the next, and large.
-    jax.clear_caches()
-    gc.collect()
-    return best
+    up_to_best = found[: found.index(best) + 1] if best else []
+    if up_to_best:
+        score(study, up_to_best)
+    jax.clear_caches()  # programs of a network are of no use to the next, and large
+    return up_to_best
 
 
 def train_controls(study: Study, ours: str, steps: int) -> None:

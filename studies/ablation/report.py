@@ -3,7 +3,6 @@
 python -m studies.ablation.report --write studies/ablation/README.md
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,22 +89,7 @@ def write(runs: str | Path, document: str | Path | None = None) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--runs", default=RESULTS, metavar="FOLDER", help="with a JSON file for each"
-    )
-    parser.add_argument(
-        "--write",
-        metavar="FILE",
-        help="Markdown whose block between the marks is replaced",
-    )
-    args = parser.parse_args(argv)
-    try:
-        write(args.runs, args.write)
-    except (ValueError, OSError) as error:
-        print("report.py:", " ".join(str(error).split()), file=sys.stderr)
-        return 2
-    return 0
+    return results.run_report(argv, __doc__, RESULTS, write)
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def run_all(study: Study, rows: Sequence[str], repeated: Sequence[str]) -> None:
         stages = 1 if row in report.SMALLER else None
         for seed in SEEDS if row in repeated else SEEDS[:1]:
             wanted = ours[seed]["held_out"]
-            best = trainings.train_and_score(study, row, seed, wanted, stages)
-            longest = max(longest, best["steps"] if best else 0)
+            found = trainings.train_and_score(study, row, seed, wanted, stages)
+            longest = max(longest, *(run["steps"] for run in found), 0)
     trainings.train_controls(study, OURS, longest)
 
 

@@ -4,32 +4,16 @@ import json
 import shutil
 import types
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-from PIL import Image
 
 from sevnet_jax.data.noise import PAPER_COLUMNS
-from sevnet_jax.models import create_model
-from sevnet_jax.weights import save_weights
 from studies import results, trainings
 from studies.ablation import report, run
 
 
-@pytest.fixture
-def argv(rng, tmp_path):
-    """Folders of photos, and what the script is to make of them."""
-    for name, side in (("photos", 64), ("held", 256), ("set", 16)):
-        (tmp_path / name).mkdir()
-        pixels = rng.integers(0, 256, (side, side, 3), np.uint8)
-        Image.fromarray(pixels).save(tmp_path / name / "a.png")
-    options = {"photos": "photos", "held_out": "held", "test": "set",
-               "workdir": "runs", "out": "out"}  # fmt: skip
-    return [f"--{key}={tmp_path / value}" for key, value in options.items()]
-
-
-def test_a_late_row_goes_on_and_everything_is_kept(argv, tmp_path, monkeypatch, capsys):
+def test_a_late_row_goes_on_and_everything_is_kept(
+    argv, asked, tmp_path, monkeypatch, capsys
+):
     stages = [results.Stage(1.5e-3, 1), results.Stage(3e-3, 2), results.Stage(1e-3, 4)]
     monkeypatch.setattr(results, "STAGES", stages)
     scores = {"1a": [31.0] * 3, "2b": [30.9], "1a-narrow": [28.0]}
@@ -40,21 +24,15 @@ def test_a_late_row_goes_on_and_everything_is_kept(argv, tmp_path, monkeypatch, 
         return scores[row][int(stage[-1])]
 
     monkeypatch.setattr(trainings, "read_held_out", read_held_out)
-    # Training is tested elsewhere: here, which recipes are asked for.
-    asked = []
+    train = trainings.train
 
-    def train(recipe, folder, terminal):
-        start = recipe.init_weights.rpartition("/")[2]
-        asked.append((folder.name, recipe.seed, recipe.optimizer.learning_rate, start))
+    def diverge(recipe, folder, terminal):
+        state = train(recipe, folder, terminal)
         if folder.name == "2e_seed0_stage1":
             raise trainings.Diverged("no finite gradient", 3)
-        model = create_model("sevnet_s", width=4, blocks=(1,), bottleneck=0)
-        params = model.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
-        config = {"name": "sevnet_s", "width": 4, "blocks": [1], "bottleneck": 0}
-        save_weights(folder / "weights.safetensors", params, config, {})
-        return types.SimpleNamespace(step=recipe.steps)
+        return state
 
-    monkeypatch.setattr(trainings, "train", train)
+    monkeypatch.setattr(trainings, "train", diverge)
     argv += ["--rows", "2b", "2d", "2e", "1a_narrow", "--repeated", "2b"]
     document = tmp_path / "results.md"
     document.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
