@@ -24,6 +24,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vPX*"
 GREY, INK = "#808080", "#222222"
 LONGEST_LABEL = 24
+MANY = 8  # lines, beyond which they are thinner
 LABEL_GAP = 0.055  # of the axes' height
 
 
@@ -61,8 +62,8 @@ def plot(curve: Curve) -> Figure:
         styles[name] = {
             "color": COLOURS[number % len(COLOURS)],
             "marker": MARKERS[number % len(MARKERS)],
-            "linewidth": 2,
-            "markersize": 5,
+            "linewidth": 2 if len(names) <= MANY else 1.3,
+            "markersize": 5 if len(names) <= MANY else 4,
         }
     ends = []
     for name, style in styles.items():
@@ -121,7 +122,13 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> No
             va="center",
             color=colour,
             parse_math=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.6,
+                "relpos": (0, 0.5),  # from before the text, or it would be crossed out
+                "shrinkA": 2,
+            },
         )
 
 

@@ -15,7 +15,8 @@ itself what the properties of `Network` ask; the defaults are safe for every net
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from flax import linen as nn
@@ -114,10 +115,13 @@ def list_models(family: str | None = None) -> list[str]:
     )
 
 
-def create_model(name: str, *, wrapped: bool = False, **changes: Any) -> Network:
+def create_model(
+    name: str, *, wrapped: bool | Sequence[float] = False, **changes: Any
+) -> Network:
     """Returns the network `name` with some fields changed, for example `channels=1`.
 
-    `wrapped` puts it into a NormalizationWrapper, which centres in its place.
+    `wrapped` puts it into a NormalizationWrapper, which centres in its place; two
+    numbers are the mean and the deviation that the wrapper gives to its images.
     """
     from sevnet_jax.models.wrapper import NormalizationWrapper  # which is a Network
 
@@ -134,7 +138,23 @@ def create_model(name: str, *, wrapped: bool = False, **changes: Any) -> Network
         return preset.network(**fields)
     if "centre" in list_fields(preset.network):
         fields = {"centre": "none", **fields}
-    return NormalizationWrapper(preset.network(**fields))
+    return NormalizationWrapper(preset.network(**fields), *_read_units(wrapped))
+
+
+def _read_units(wrapped: bool | Sequence[float]) -> tuple[float, float]:
+    """The mean and the deviation of the images that a wrapper gives to its network."""
+    if wrapped is True:
+        return 0.0, 1.0
+    try:
+        mean, deviation = map(float, wrapped)  # type: ignore[arg-type]
+        if math.isfinite(mean) and 0 < deviation < math.inf:
+            return mean, deviation
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        "wrapped is True, False, or a mean and a positive deviation, for example "
+        f"(0.45, 0.25); got {wrapped!r}"
+    )
 
 
 def list_fields(network: type[nn.Module]) -> list[str]:

@@ -1,5 +1,6 @@
 """Any network made equivariant to an image's global mean and deviation."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,10 +19,15 @@ class NormalizationWrapper(Network):
     is of the image as a whole: a level of noise that varies over it still does so
     before g.
 
+    A network that was trained without a wrapper is used to another `mean` and
+    `deviation` than 0 and 1: it is given images of these.
+
     After Saied & Fleuret (ICML 2026).
     """
 
     inner: nn.Module  # [B, H, W, C] -> the same
+    mean: float = 0.0
+    deviation: float = 1.0
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
@@ -32,9 +38,16 @@ class NormalizationWrapper(Network):
         variance = ops.image_mean(jnp.square(centred))
         flat = variance == 0
         deviation = jnp.sqrt(jnp.where(flat, 1, variance))
-        restored = self.inner((centred / deviation).astype(x.dtype))
+        restored = self._run(self.inner, (centred / deviation).astype(x.dtype))
         restored = tokens.widen(restored) * deviation + mean
         return jnp.where(flat, signal, restored).astype(x.dtype)
+
+    def _run(self, inner: Callable[[Array], Array], x: Array) -> Array:
+        """What the network makes of a standard image, which is a standard image."""
+        if (self.mean, self.deviation) == (0, 1):
+            return inner(x)
+        restored = inner(x * self.deviation + self.mean)
+        return (restored - self.mean) / self.deviation
 
     def unwrap(self, variables: Any) -> tuple[nn.Module, Any]:
         """Returns the module inside and its variables."""
@@ -45,7 +58,7 @@ class NormalizationWrapper(Network):
 
     def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         own = isinstance(self.inner, Network)
-        return self.inner.restore_tile(x) if own else self.inner(x)
+        return self._run(self.inner.restore_tile if own else self.inner, x)
 
     def with_fields(self, **fields: Any) -> "NormalizationWrapper":
         """Returns the same network, the one inside with other fields."""

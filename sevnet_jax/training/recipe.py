@@ -145,7 +145,7 @@ def make_config(
     wrapped = isinstance(built, NormalizationWrapper)
     network = built.inner if wrapped else built
     fields = {name: getattr(network, name) for name in list_fields(type(network))}
-    fields["wrapped"] = wrapped
+    fields["wrapped"] = (changes or {}).get("wrapped", False)
     return to_config(from_mapping({"model": {"name": model, **fields}, **keys}))
 
 

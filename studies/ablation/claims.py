@@ -7,15 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from studies.ablation import scores
-from studies.ablation.chance import (
-    BROKEN,
-    REFERENCE,
-    Difference,
-    find_margin,
-    format_gap,
-)
-from studies.ablation.means import BEYOND, OOD, PAPER_MEAN, VARYING
-from studies.ablation.scores import IN_DISTRIBUTION, OURS, Row
+from studies.ablation.rows import BROKEN, OURS, REFERENCE
+from studies.chance import Difference, find_margin, format_gap
+from studies.means import BEYOND, IN_DISTRIBUTION, OOD, PAPER_MEAN, VARYING
+from studies.results import Row
 
 CLOSE = 0.2  # dB; the paper's rows that "maintain comparable generalization" lose 0.1
 
@@ -132,7 +127,7 @@ def _compare(
     ]
 
     def measure(over: str) -> Difference:
-        margin = find_margin(rows, reference, (worse.name, better.name), over)
+        margin = find_margin(rows, reference, (worse.name, better.name), over, OURS)
         return Difference(worse.psnr[over] - better.psnr[over], margin)
 
     plain, beyond = measure(over), measure(over + BEYOND)

@@ -57,6 +57,14 @@ DESCRIPTIONS = {
     "1a_stage2": "ours, trained on further",
     "1a_stage3": "ours, trained on furthest",
 }
+HOMOGENEOUS = ("1a", "1b", "1c", "2a", "2b", "2c", "unet_relu")  # by their blocks
+BROKEN = (
+    *("1d", "1e", "1f", "1g", "1h", "2d", "2e", "2f"),
+    *("unscaled", "pre_ln"),
+)
+# Equally large, homogeneous, trained equally long: they tell what chance does. Wrapped,
+# 1a is the same function.
+REFERENCE = (*HOMOGENEOUS, "1a_wrapped")
 DESIGN = ("normalization", "gate", "pre_normalization", "expansion")
 # What small networks are trained with, equal for all rows; the smallest are within a
 # quarter of an hour on two cores.

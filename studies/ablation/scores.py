@@ -1,42 +1,18 @@
 """Trained ablation runs in the layout of the paper's table, with differences to 1a."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
 
 from sevnet_jax.evaluation import paper, report
 from sevnet_jax.evaluation.methods import Method
 from sevnet_jax.evaluation.protocol import DESCRIPTION
 from sevnet_jax.evaluation.tables import Means
+from studies import results
 from studies.ablation.rows import DESCRIPTIONS, OURS, identify
+from studies.means import IN_DISTRIBUTION
+from studies.results import CONVERGED_WITHIN, Row, is_close
 
-IN_DISTRIBUTION = "gaussian:20"
-NOISES = (
-    IN_DISTRIBUTION,
-    "speckle:90",
-    "poisson:6",
-    "mixture",
-    "variant1",
-    "variant2",
-    "variant3",
-)
-# A row this far below 1a in distribution is not trained to its end: what it scores out
-# of distribution says little about its design.
-CONVERGED_WITHIN = 0.3
 PAPER_SET = "Kodak24"
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """The mean over the runs of one row; `spread` is their standard deviation."""
-
-    name: str
-    runs: tuple[str, ...]
-    psnr: Mapping[str, float]
-    ssim: Mapping[str, float]
-    spread: Mapping[str, float]
 
 
 def find_rows(methods: Sequence[Method]) -> dict[str, str]:
@@ -56,38 +32,15 @@ def find_rows(methods: Sequence[Method]) -> dict[str, str]:
 
 
 def collect(rows: Mapping[str, str], means: Means) -> list[Row]:
-    """Returns the rows that were run, in the paper's order.
-
-    `rows` has the row of each method, `means` are of one set.
-    """
-    noises = list(dict.fromkeys(noise for _, _, noise in means))
-    order = [*DESCRIPTIONS, "other"]
-    found = []
-    for name in sorted(set(rows.values()), key=order.index):
-        runs = [run for run, row in rows.items() if row == name]
-        scores = {
-            noise: [m for (_, run, n), m in means.items() if n == noise and run in runs]
-            for noise in noises
-        }
-        psnr = {noise: [mean["psnr"] for mean in scores[noise]] for noise in noises}
-        found.append(
-            Row(
-                name,
-                tuple(runs),
-                {n: float(np.mean(psnr[n])) for n in noises},
-                {n: float(np.mean([m["ssim"] for m in scores[n]])) for n in noises},
-                {n: float(np.std(psnr[n], ddof=len(runs) > 1)) for n in noises},
-            )
-        )
-    return found
+    """Returns the rows that were run, in the paper's order."""
+    return results.collect(rows, means, [*DESCRIPTIONS, "other"])
 
 
 def tabulate(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Returns header and cells: PSNR / SSIM of every row."""
     noises = list(rows[0].psnr)
     cells = [
-        [_label(row), *(_score(row.psnr[n], row.ssim[n]) for n in noises)]
-        for row in rows
+        [row.label(label(row.name)), *(row.score(n) for n in noises)] for row in rows
     ]
     return ["row", *noises], cells
 
@@ -114,7 +67,7 @@ def tabulate_differences(
         return f"{text} ({paper_gap:+.2f})"
 
     cells = [
-        [_label(row), *(cell(row, noise) for noise in noises)]
+        [row.label(label(row.name)), *(cell(row, noise) for noise in noises)]
         for row in rows
         if row is not ours
     ]
@@ -178,24 +131,6 @@ def is_converged(row: Row, ours: Row) -> bool:
     return is_close(row.psnr[IN_DISTRIBUTION], ours.psnr[IN_DISTRIBUTION])
 
 
-def is_close(score: float | None, wanted: float | None) -> bool:
-    """Whether a score in distribution is as good as 1a's; None: training diverged."""
-    if score is None or wanted is None:
-        return False
-    return score >= wanted - CONVERGED_WITHIN  # NaN is not
-
-
-def _score(psnr: float, ssim: float) -> str:
-    return f"{psnr:.2f} / {ssim:.4f}" if math.isfinite(psnr) else "not finite"
-
-
 def label(name: str) -> str:
     """Returns a row's name and what it changes."""
     return f"{name} {DESCRIPTIONS.get(name, '')}".rstrip()
-
-
-def _label(row: Row) -> str:
-    if len(row.runs) == 1:
-        return label(row.name)
-    spread = f"std up to {max(row.spread.values()):.2f} dB"
-    return f"{label(row.name)}, {len(row.runs)} runs, {spread}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from sevnet_jax.evaluation import methods, protocol, report, runs
 from sevnet_jax.evaluation.commands import table
 from studies.ablation import scores
+from studies.means import NOISES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--noise",
         nargs="+",
-        default=list(scores.NOISES),
+        default=list(NOISES),
         metavar="N",
         help="names of noises (gaussian:20 and the columns of the paper's ablation)",
     )

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
+from sevnet_jax import images
 from sevnet_jax.evaluation.commands import main
 from sevnet_jax.inference import command as denoise
 from sevnet_jax.models.rivals import official
@@ -144,16 +145,69 @@ def test_a_file_that_pytorch_cannot_read_is_one_line(
     assert error.count("\n") == 1
 
 
-def test_hyper_parameters_that_no_original_has_are_one_line(tmp_path, capsys):
-    (tmp_path / "h.json").write_text('{"depth": 3}')
-    (tmp_path / "a.safetensors").write_bytes(b"")
+@pytest.mark.parametrize(
+    ("hyper", "words"),
+    [
+        ('{"depth": 3}', "nafnet has no hyper-parameter 'depth'"),
+        ("[]", "holds no hyper-parameters by name"),
+        ("{", "holds no JSON"),
+        ('{"width": "wide"}', "width of nafnet is of the kind of 32, got 'wide'"),
+        ('{"dec_blk_nums": [1]}', "of this NAFNet do not go together"),
+    ],
+)
+def test_hyper_parameters_that_no_original_has_are_one_line(
+    state, tmp_path, capsys, hyper, words
+):
+    (tmp_path / "h.json").write_text(hyper)
+    save_file(state, tmp_path / "a.safetensors")
     argv = ["import", str(tmp_path / "a.safetensors"), "--model", "nafnet"]
-    assert (
-        main([*argv, "--hyper", str(tmp_path / "h.json"), "-o", "x.safetensors"]) == 2
-    )
-    assert "nafnet has no hyper-parameter 'depth'" in capsys.readouterr().err
-    (tmp_path / "h.json").write_text("[]")
-    assert (
-        main([*argv, "--hyper", str(tmp_path / "h.json"), "-o", "x.safetensors"]) == 2
-    )
-    assert "holds no hyper-parameters by name" in capsys.readouterr().err
+    argv += ["--hyper", str(tmp_path / "h.json"), "-o", str(tmp_path / "x.safetensors")]
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("sadnet_xs", "the weights of this SADNet lack"),
+        ("sevnet_xs", "SEVNet has no original"),
+        ("nafnett", "unknown model 'nafnett'"),
+    ],
+)
+def test_weights_of_another_network_are_one_line(state, tmp_path, capsys, model, words):
+    save_file(state, tmp_path / "a.safetensors")
+    out = tmp_path / "x.safetensors"
+    argv = ["import", str(tmp_path / "a.safetensors"), "--model", model]
+    assert main([*argv, "-o", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_an_image_smaller_than_a_window_is_restored_and_not_scored(
+    tmp_path, rng, capsys
+):
+    hyper = {"embed_dim": 4, "depths": [2], "num_heads": [1]}
+    network = official.build("swinir", hyper)
+    assert network.window == 8
+    shapes = official.list_keys(network)
+    state = {key: rng.normal(size=shape, scale=0.1) for key, shape in shapes.items()}
+    save_file(state, tmp_path / "a.safetensors")
+    (tmp_path / "h.json").write_text(json.dumps(hyper))
+    out = tmp_path / "x.safetensors"
+    argv = ["import", str(tmp_path / "a.safetensors"), "--model", "swinir"]
+    assert main([*argv, "--hyper", str(tmp_path / "h.json"), "-o", str(out)]) == 0
+    (tmp_path / "set").mkdir()
+    photo = tmp_path / "set" / "a.png"
+    Image.fromarray(rng.integers(0, 256, (3, 5, 3), np.uint8)).save(photo)
+    restored = tmp_path / "restored.png"
+    argv = [str(photo), "--weights", str(out), "--quiet", "-o", str(restored)]
+    assert denoise.main(argv) == 0
+    assert images.read_size(restored) == (3, 5)
+    argv = ["table", "--data", str(tmp_path / "set"), "--weights", str(out)]
+    assert main([*argv, "--noise", "speckle:60", "--out", str(tmp_path / "t")]) == 2
+    assert "3x5 is too small to be scored" in capsys.readouterr().err

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from sevnet_jax import create_model, equivariance, list_models
 from sevnet_jax.models import layers, ops
 from sevnet_jax.models.cpu.pixel_shuffle import depth_to_space, space_to_depth
-from studies.ablation import chance
-from studies.ablation.rows import ABLATIONS
+from studies.ablation.rows import ABLATIONS, HOMOGENEOUS
 
 OURS = [name for name in list_models() if name not in list_models("rival")]
 QUICK = ("sevnet_xs", "unet_relu_xs")  # of either design, and the least of layers
@@ -23,7 +22,7 @@ every_preset = pytest.mark.parametrize(
     "name",
     [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in OURS],
 )
-KEEPS_THE_LAW = ABLATIONS.keys() & {*chance.HOMOGENEOUS}
+KEEPS_THE_LAW = ABLATIONS.keys() & {*HOMOGENEOUS}
 small = functools.partial(create_model, width=4)
 tiny = functools.partial(create_model, "sevnet_s", width=4, blocks=(1,))
 # One block and no stages: quick to compile, where a block's design is the point.

@@ -139,3 +139,27 @@ def test_presets_are_wrapped_by_name():
     assert model.inner == create_model("sevnet_s", **TINY, centre="none")
     assert (model.channels, model.multiple) == (3, 2)
     assert model.with_fields(precision="highest").inner.precision == "highest"
+
+
+def test_a_trained_network_gets_the_units_that_it_is_used_to(draw_params, x):
+    wrapped = create_model("sevnet_s", **TINY, wrapped=[0.4, 0.25])
+    assert (wrapped.mean, wrapped.deviation) == (0.4, 0.25)
+    variables = draw_params(wrapped, x)
+    inner, inside = wrapped.unwrap(variables)
+    mean = np.mean(x, (1, 2, 3), keepdims=True)
+    scale = np.std(x, (1, 2, 3), keepdims=True) / 0.25
+    seen = (np.asarray(x) - mean) / scale + 0.4
+    expected = (np.asarray(jax.jit(inner.apply)(inside, seen)) - 0.4) * scale + mean
+    run = jax.jit(lambda y: wrapped.apply(variables, y))
+    chex.assert_trees_all_close(run(x), expected, atol=1e-5)
+    chex.assert_trees_all_equal(run(8 * x), 8 * run(x))
+    # What the denoiser runs on an image that it made standard itself.
+    tile = jax.jit(lambda y: wrapped.apply(variables, y, method="restore_tile"))
+    found = np.asarray(tile((x - mean) / (0.25 * scale))) * 0.25 * scale + mean
+    chex.assert_trees_all_close(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [(0.4,), (0.4, 0), (0.4, "wide"), (np.nan, 1)])
+def test_units_that_are_none_are_refused(units):
+    with pytest.raises(ValueError, match="a mean and a positive deviation"):
+        create_model("sevnet_s", **TINY, wrapped=units)

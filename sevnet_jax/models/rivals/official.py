@@ -105,16 +105,30 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
         elif key in original.fields:
             target = original.fields[key]
             value = tuple(value) if isinstance(value, list) else value
-            fields.update({target: value} if isinstance(target, str) else target(value))
+            if not isinstance(target, str):
+                fields.update(target(value))
+                continue
+            default = getattr(original.network, target)
+            if not _fits(value, default):
+                kind = f"{key} of {name} is of the kind of {default!r}"
+                raise ValueError(f"{kind}, got {value!r}")
+            fields[target] = value
             continue
         else:
             has = ", ".join([*original.fields, *original.same, *original.fixed])
             raise ValueError(f"{name} has no hyper-parameter {key!r}; it has {has}")
         if value not in allowed:
-            raise ValueError(
-                f"{name} is built here with {key}={allowed[-1]!r} only, got {value!r}"
-            )
+            only = f"{key}={allowed[-1]!r} only"
+            raise ValueError(f"{name} is built here with {only}, got {value!r}")
     return original.network(**fields)
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value is of the kind of a default; nothing that counts is negative."""
+    if isinstance(default, tuple):
+        return isinstance(value, tuple) and all(_fits(v, default[0]) for v in value)
+    kinds = (int, float) if isinstance(default, float) else (type(default),)
+    return default is None or (type(value) in kinds and not value < 0)
 
 
 def convert(
@@ -197,11 +211,15 @@ def _find_original(network: Network) -> Original:
 
 
 def _list_parameters(network: Network) -> dict[tuple[str, ...], Any]:
-    side = network.multiple
-    image = jax.ShapeDtypeStruct((1, side, side, network.channels), jnp.float32)
-    return traverse_util.flatten_dict(
-        dict(jax.eval_shape(network.init, jax.random.key(0), image))
-    )
+    try:
+        side = network.multiple
+        image = jax.ShapeDtypeStruct((1, side, side, network.channels), jnp.float32)
+        found = jax.eval_shape(network.init, jax.random.key(0), image)
+    except Exception as error:  # wherever numbers that do not go together meet
+        what = f"the hyper-parameters of this {type(network).__name__}"
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{what} do not go together: {reason}") from error
+    return traverse_util.flatten_dict(dict(found))
 
 
 def _name_key(path: tuple[str, ...]) -> str:

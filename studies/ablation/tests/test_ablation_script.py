@@ -4,33 +4,18 @@ import json
 import shutil
 import types
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
-from PIL import Image
 
 from sevnet_jax.data.noise import PAPER_COLUMNS
-from sevnet_jax.models import create_model
-from sevnet_jax.weights import save_weights
+from studies import results, trainings
 from studies.ablation import report, run
 
 
-@pytest.fixture
-def argv(rng, tmp_path):
-    """Folders of photos, and what the script is to make of them."""
-    for name, side in (("photos", 64), ("held", 256), ("set", 16)):
-        (tmp_path / name).mkdir()
-        pixels = rng.integers(0, 256, (side, side, 3), np.uint8)
-        Image.fromarray(pixels).save(tmp_path / name / "a.png")
-    options = {"photos": "photos", "held_out": "held", "test": "set",
-               "workdir": "runs", "out": "out"}  # fmt: skip
-    return [f"--{key}={tmp_path / value}" for key, value in options.items()]
-
-
-def test_a_late_row_goes_on_and_everything_is_kept(argv, tmp_path, monkeypatch, capsys):
-    stages = [report.Stage(1.5e-3, 1), report.Stage(3e-3, 2), report.Stage(1e-3, 4)]
-    monkeypatch.setattr(report, "STAGES", stages)
+def test_a_late_row_goes_on_and_everything_is_kept(
+    argv, asked, tmp_path, monkeypatch, capsys
+):
+    stages = [results.Stage(1.5e-3, 1), results.Stage(3e-3, 2), results.Stage(1e-3, 4)]
+    monkeypatch.setattr(results, "STAGES", stages)
     scores = {"1a": [31.0] * 3, "2b": [30.9], "1a-narrow": [28.0]}
     scores |= {"2d": [29.0, 30.0, 29.5], "2e": [29.0, None, 30.0]}  # are late
 
@@ -38,25 +23,19 @@ def test_a_late_row_goes_on_and_everything_is_kept(argv, tmp_path, monkeypatch, 
         row, _, stage = folder.name.replace("1a_n", "1a-n").split("_")
         return scores[row][int(stage[-1])]
 
-    monkeypatch.setattr(run, "read_held_out", read_held_out)
-    # Training is tested elsewhere: here, which recipes are asked for.
-    asked = []
+    monkeypatch.setattr(trainings, "read_held_out", read_held_out)
+    train = trainings.train
 
-    def train(recipe, folder, terminal):
-        start = recipe.init_weights.rpartition("/")[2]
-        asked.append((folder.name, recipe.seed, recipe.optimizer.learning_rate, start))
+    def diverge(recipe, folder, terminal):
+        state = train(recipe, folder, terminal)
         if folder.name == "2e_seed0_stage1":
-            raise run.Diverged("no finite gradient", 3)
-        model = create_model("sevnet_s", width=4, blocks=(1,), bottleneck=0)
-        params = model.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
-        config = {"name": "sevnet_s", "width": 4, "blocks": [1], "bottleneck": 0}
-        save_weights(folder / "weights.safetensors", params, config, {})
-        return types.SimpleNamespace(step=recipe.steps)
+            raise trainings.Diverged("no finite gradient", 3)
+        return state
 
-    monkeypatch.setattr(run, "train", train)
+    monkeypatch.setattr(trainings, "train", diverge)
     argv += ["--rows", "2b", "2d", "2e", "1a_narrow", "--repeated", "2b"]
     document = tmp_path / "results.md"
-    document.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    document.write_text(f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n")
     argv += ["--write", str(document)]
     assert run.main(argv) == 0
     assert asked == [
@@ -76,7 +55,7 @@ def test_a_late_row_goes_on_and_everything_is_kept(argv, tmp_path, monkeypatch, 
     ]
     files = sorted((tmp_path / "out").glob("*.json"))
     assert sorted(name for name, *_ in asked) == [file.stem for file in files]
-    runs = report.load(tmp_path / "out")
+    runs = results.load(tmp_path / "out")
     scored = [name for name, run in runs.items() if run["means"]]
     assert scored == [
         "1a_narrow_seed0_stage0",
@@ -119,16 +98,16 @@ def test_a_late_row_goes_on_and_everything_is_kept(argv, tmp_path, monkeypatch, 
 
 
 def test_1a_goes_on_for_as_long_as_the_latest_best(argv, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "STAGES", report.STAGES[:3])
+    monkeypatch.setattr(results, "STAGES", results.STAGES[:3])
     scores = {"1a": [31.0] * 3, "2d": [29.0, 30.0, 29.5]}
 
-    def train_weights(args, run, start):
+    def train_weights(study, run, start):
         return scores[run["row"]][run["stage"]]
 
     changes = {"train_weights": train_weights, "score": lambda *_: None}
     changes |= {"find_weights": lambda *_: None}
     for name, change in changes.items():
-        monkeypatch.setattr(run, name, change)
+        monkeypatch.setattr(trainings, name, change)
     assert run.main([*argv, "--rows", "2d"]) == 0
     names = sorted(path.stem for path in tmp_path.glob("out/1a_seed0_*.json"))
     assert names == ["1a_seed0_stage0", "1a_seed0_stage1"]
@@ -146,9 +125,9 @@ def test_mistakes_are_said_before_anything_is_trained(
     argv, tmp_path, monkeypatch, capsys, break_it, message
 ):
     (tmp_path / "out").mkdir()
-    (tmp_path / "results.md").write_text(f"{report.BEGIN}{report.END}")
+    (tmp_path / "results.md").write_text(f"{results.BEGIN}{results.END}")
     break_it(tmp_path)
-    monkeypatch.delattr(run, "train")
+    monkeypatch.delattr(trainings, "train")
     assert run.main([*argv, f"--write={tmp_path / 'results.md'}"]) == 2
     assert message in capsys.readouterr().err
 
@@ -167,7 +146,7 @@ def test_without_its_weights_a_figure_is_left_out(
 ):
     shutil.copytree(report.RESULTS, tmp_path / "out")
     (tmp_path / "out" / "figures" / "features.json").unlink()
-    monkeypatch.setattr(run, "run_all", lambda _: None)
+    monkeypatch.setattr(run, "run_all", lambda *_: None)
     assert run.main(argv) == 0
     told = capsys.readouterr().err
     assert "no features.png: no weights of 1a_seed0_stage0, unet_relu" in told
@@ -178,26 +157,23 @@ def test_a_run_that_was_stopped_leaves_no_result(argv, tmp_path, monkeypatch):
     def stop(recipe, folder, terminal):
         return types.SimpleNamespace(step=recipe.steps - 1)
 
-    monkeypatch.setattr(run, "train", stop)
+    monkeypatch.setattr(trainings, "train", stop)
     with pytest.raises(SystemExit, match="rerun the same command"):
         run.main(argv)
     assert not list(tmp_path.glob("out/*.json"))
 
 
 def test_a_narrow_row_has_half_the_width():
-    args = types.SimpleNamespace(photos="photos", held_out="held")
-    wide, narrow = (
-        run.make_recipe(args, row, 0, 0, None) for row in ("1a", "1a_narrow")
-    )
-    assert narrow.model == {**wide.model, "width": wide.model["width"] // 2}
+    wide, narrow = (run.make_row(row).model.to_dict() for row in ("1a", "1a_narrow"))
+    assert narrow == {**wide, "width": wide["width"] // 2}
 
 
 def test_a_run_that_diverged_is_recorded(argv, tmp_path, monkeypatch):
     def fail(*_, **__):
-        raise run.Diverged("no finite gradient", 3)
+        raise trainings.Diverged("no finite gradient", 3)
 
-    monkeypatch.setattr(run, "train", fail)
-    monkeypatch.setattr(report, "STAGES", report.STAGES[:1])
+    monkeypatch.setattr(trainings, "train", fail)
+    monkeypatch.setattr(results, "STAGES", results.STAGES[:1])
     assert run.main([*argv, "--rows", "unscaled"]) == 0
     path = tmp_path / "out" / "unscaled_seed0_stage0.json"
     found = json.loads(path.read_text())
@@ -208,14 +184,15 @@ def test_a_run_that_diverged_is_recorded(argv, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_one_row_is_really_trained_scored_and_drawn(argv, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "STAGES", (report.Stage(1.5e-3, 1),))
+    monkeypatch.setattr(results, "STAGES", (results.Stage(1.5e-3, 1),))
     monkeypatch.setattr(run, "DRAWN", ("1a",))
     monkeypatch.setattr(run, "SEEDS", (0,))
     assert run.main([*argv, "--rows", "1a"]) == 0
-    runs = report.load(tmp_path / "out")
-    provenance = runs["1a_seed0_stage0"]["provenance"]
-    recipe = provenance["network"]["training"]["recipe"]
-    assert recipe["source"] == "photos"
+    runs = results.load(tmp_path / "out")
+    recipe = results.find_recipe(runs["1a_seed0_stage0"])
+    assert recipe["data.source"] == "photos"
+    assert recipe["watch.source"] == "held"
+    assert recipe["optimizer.learning_rate"] == 1.5e-3
     assert recipe["seed"] == 0
     assert recipe["model"]["name"] == "sevnet_xs"
     names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}

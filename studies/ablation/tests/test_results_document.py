@@ -3,13 +3,14 @@
 import pytest
 
 from sevnet_jax.models import create_model
+from studies import results
 from studies.ablation import figures, report, scores
 from studies.ablation.rows import make_ablation
 
 
 @pytest.fixture
 def runs(project):
-    return report.load(report.RESULTS)
+    return results.load(report.RESULTS)
 
 
 def test_the_tables_are_made_of_the_files(project, runs):
@@ -18,16 +19,16 @@ def test_the_tables_are_made_of_the_files(project, runs):
     )
     drawn = figures.format_figures(report.RESULTS)
     made = report.format_study(runs) + drawn
-    assert report.replace_block(document, made) == document
+    assert results.replace_block(document, made) == document
     run = next(run for run in runs.values() if run["means"])
     run["means"]["Kodak24"]["mixture"]["psnr"] += 1
     changed = report.format_study(runs) + drawn
-    assert report.replace_block(document, changed) != document
+    assert results.replace_block(document, changed) != document
 
 
 def test_figures_are_of_runs_that_count(project, runs):
     weights = {
-        scores.label(run["row"]): report.find_weights(run)
+        scores.label(run["row"]): results.find_weights(run)
         for run in report.choose(runs).values()
         if run["seed"] == 0
     }
@@ -47,22 +48,24 @@ def build(config):
 
 
 def test_every_run_is_of_the_row_size_and_stage_that_it_names(runs):
-    chosen = ("seed", "steps", "learning_rate", "model", "init_weights", "init_sha256")
+    rate = "optimizer.learning_rate"
+    chosen = ("seed", "steps", rate, "model", "init_weights", "init_sha256")
     others = []
     for name, run in runs.items():
         assert name == f"{run['row']}_seed{run['seed']}_stage{run['stage']}"
-        stage = report.STAGES[run["stage"]]
+        stage = results.STAGES[run["stage"]]
         assert run["learning_rate"] == stage.learning_rate
         if run["means"]:
-            recipe = run["provenance"]["network"]["training"]["recipe"]
+            recipe = results.find_recipe(run)
             assert recipe["steps"] == stage.steps
-            assert recipe["learning_rate"] == stage.learning_rate
+            assert recipe[rate] == stage.learning_rate
             assert recipe["seed"] == run["seed"] + 10 * run["stage"]
             row = run["row"].removesuffix("_narrow")
             model = make_ablation(row, run["preset"]).model.to_dict()
             model["width"] //= 2 if row != run["row"] else 1
             assert build(recipe["model"]) == build(model)
             others.append({k: v for k, v in recipe.items() if k not in chosen})
+    assert others[0]["watch.source"] == "val20"
     assert all(other == others[0] for other in others)
 
 

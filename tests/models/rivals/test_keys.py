@@ -180,11 +180,32 @@ def test_misfits_are_refused_by_name(small, change, message):
         ({"LayerNorm_type": "Batch"}, "WithBias or BiasFree, got 'Batch'"),
         ({"dual_pixel_task": True}, "dual_pixel_task=False only, got True"),
         ({"inp_channels": 1, "out_channels": 3}, "out_channels=1 only, got 3"),
+        ({"dim": "48"}, "dim of restormer is of the kind of 48, got '48'"),
+        ({"dim": True}, "of the kind of 48, got True"),
+        ({"dim": -48}, "of the kind of 48, got -48"),
+        ({"num_blocks": 4}, r"of the kind of \(4, 6, 6, 8\), got 4"),
+        ({"num_blocks": [4, "6"]}, r"of the kind of \(4, 6, 6, 8\), got \(4, '6'\)"),
     ],
 )
 def test_configs_that_no_original_has_are_refused(config, message):
     with pytest.raises(ValueError, match=message):
         official.build("restormer", config)
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("restormer", {"dim": 0}),
+        ("restormer", {"num_blocks": [1, 1]}),
+        ("restormer", {"heads": [5, 5, 5, 5]}),
+        ("swinir", {"depths": [2, 2], "num_heads": [6]}),
+        ("nafnet", {"enc_blk_nums": [1, 1], "dec_blk_nums": [1]}),
+    ],
+)
+def test_numbers_that_do_not_go_together_are_one_line(name, config):
+    with pytest.raises(ValueError, match="do not go together") as error:
+        official.convert(name, {}, config)
+    assert "\n" not in str(error.value)
 
 
 def test_other_networks_have_no_original():

@@ -7,18 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import scipy.stats
 
-from studies.ablation.means import BEYOND, OOD
-from studies.ablation.scores import OURS, Row
+from studies.means import BEYOND, OOD
+from studies.results import Row
 
 CONFIDENCE = 0.95
-HOMOGENEOUS = ("1a", "1b", "1c", "2a", "2b", "2c", "unet_relu")  # by their blocks
-BROKEN = (
-    *("1d", "1e", "1f", "1g", "1h", "2d", "2e", "2f"),
-    *("unscaled", "pre_ln"),
-)
-# Equally large, homogeneous, trained equally long: they tell what chance does. Wrapped,
-# 1a is the same function.
-REFERENCE = (*HOMOGENEOUS, "1a_wrapped")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,15 +30,20 @@ class Difference:
 
 
 def find_margin(
-    rows: Mapping[str, Row], reference: Sequence[str], pair: Sequence[str], over: str
+    rows: Mapping[str, Row],
+    reference: Sequence[str],
+    pair: Sequence[str],
+    over: str,
+    ours: str,
 ) -> float:
     """Returns how large a difference of two rows must be to be no accident.
 
     Student's t. A row is held against one of the reference by the spread of all its
-    trainings, of other seeds and designs: could the row be one more of them? So is 1a
-    of another width or length. Two rows of other kinds have only their own seeds.
+    trainings, of other seeds and designs: could the row be one more of them? So is one
+    held against `ours` of another width or length. Two rows of other kinds have only
+    their own seeds.
     """
-    known = any(name in reference or name.startswith(OURS) for name in pair)
+    known = any(name in reference or name.startswith(ours) for name in pair)
     groups = [reference] if known and reference else [[name] for name in pair]
     squares = freedom = 0.0
     for group in groups:
@@ -65,11 +62,8 @@ def find_margin(
     return float(quantile * math.sqrt(squares / freedom * runs))
 
 
-def compare_kinds(found: Sequence[Row], late: Sequence[str]) -> str:
+def compare_kinds(broken: Sequence[Row], keep: Sequence[Row]) -> str:
     """Returns how rows that break the law compare with those that keep it."""
-    rows = [row for row in found if row.name not in late]
-    keep = [row for row in rows if row.name in HOMOGENEOUS]
-    broken = [row for row in rows if row.name in BROKEN]
     if len(keep) < 2 or len(broken) < 2:
         return ""
 

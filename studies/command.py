@@ -1,0 +1,66 @@
+"""What the scripts of the studies share: their options, and how they end."""
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from sevnet_jax.runtime import use_compilation_cache
+from sevnet_jax.training.loop import Diverged
+from studies import results, trainings
+from studies.trainings import Study
+
+
+def make_parser(description: str | None, out: Path) -> argparse.ArgumentParser:
+    """Returns a parser with the options that every study has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--photos", required=True, help="clean photos; A=4,B=1: mixed")
+    parser.add_argument("--held_out", required=True, help="other photos, to choose by")
+    parser.add_argument("--test", required=True, nargs="+", help="folders of photos")
+    parser.add_argument("--workdir", required=True, type=Path, help="for the runs")
+    parser.add_argument("--out", default=out, type=Path, help="for their results")
+    parser.add_argument("--write", metavar="FILE", help="Markdown that gets the tables")
+    return parser
+
+
+def read_study(args: argparse.Namespace, **others) -> Study:
+    """Returns the study of parsed options and of what its script adds."""
+    # A run remembers what it started from: not by a path that depends on the folder.
+    workdir = args.workdir.resolve()
+    return Study(args.photos, args.held_out, args.test, workdir, args.out, **others)
+
+
+def run_study(
+    name: str, study: Study, document: str | None, work: Callable[[], None]
+) -> int:
+    """Checks, works, and returns the exit code; a mistake or an end is one line."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, force=True)
+    for loud in ("jax", "orbax", "absl", "tensorflow"):
+        logging.getLogger(loud).setLevel(logging.WARNING)
+    use_compilation_cache()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        check(study, document)
+        work()
+    except (ValueError, OSError, Diverged) as error:
+        print(f"{name}:", " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; rerun the same command to resume", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 0
+
+
+def check(study: Study, document: str | None) -> None:
+    """Raises now what would be noticed after hours."""
+    trainings.find_scenes(study)
+    if any(study.out.glob("*.json")):
+        results.load(study.out)
+    if document:
+        results.replace_block(Path(document).read_text(encoding="utf-8"), "")

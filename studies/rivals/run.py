@@ -1,0 +1,186 @@
+"""Trains small versions of the paper's rivals in the ablation's stages, scores them.
+
+GLIBC_TUNABLES=glibc.malloc.hugetlb=1 nohup nice python -m studies.rivals.run \
+    --photos FOLDER --held_out FOLDER --test Kodak24 CBSD68 --workdir runs/rivals \
+    --write studies/rivals/README.md > runs/rivals.log 2>&1 &
+
+A network that stays more than 0.3 dB behind sevnet_xs on held-out photos, at gaussian
+20, goes on from its weights, for at most three stages; its best is scored. Then the
+three that lose most are put into a NormalizationWrapper: as they are, and trained in
+it. The most telling rows get a second seed, and sevnet_xs goes on for as long as the
+slowest, as a control. All this first for eight rivals, then for the other four.
+
+Each run leaves a JSON file in --out. SIGTERM or Ctrl-C saves; rerun the same command to
+resume. What was done already is not done again.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from sevnet_jax import images, weights
+from sevnet_jax.data import sources
+from sevnet_jax.evaluation import methods
+from sevnet_jax.evaluation.commands.curve import LEVELS
+from sevnet_jax.runtime import compiler_options
+from sevnet_jax.training.watch import Validation
+from studies import command, results, trainings
+from studies.ablation.rows import WRAPPED
+from studies.means import IN_DISTRIBUTION
+from studies.results import name_run
+from studies.rivals import report
+from studies.rivals.networks import (
+    BASELINE,
+    FIRST,
+    NOISY,
+    ONLY,
+    OTHERS,
+    OURS,
+    make_row,
+    name_preset,
+)
+from studies.trainings import Run, Study
+
+STAGES = 3  # at most
+LOSERS = 3  # that are wrapped
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command.make_parser(__doc__, report.RESULTS)
+    parser.add_argument(
+        "--networks",
+        nargs="+",
+        default=(*FIRST, *OTHERS),
+        choices=(*FIRST, *OTHERS),
+        metavar="NAME",
+        help="rivals to train, in the study's order (all)",
+    )
+    parser.add_argument(
+        "--repeated",
+        nargs="*",
+        metavar="ROW",
+        help="rows with a second seed, as sevnet_xs always; NAME or NAME_wrapped "
+        "(the rival that loses most, bare and trained wrapped)",
+    )
+    args = parser.parse_args(argv)
+    study = command.read_study(
+        args,
+        make_config=make_row,
+        name_preset=name_preset,
+        stages=STAGES,
+        levels=LEVELS,
+    )
+
+    def work() -> None:
+        check_rows(args.repeated or ())
+        run_all(study, args.networks, args.repeated)
+        report.write(args.out, args.write)
+
+    return command.run_study("rivals", study, args.write, work)
+
+
+def check_rows(rows: Sequence[str]) -> None:
+    for row in rows:
+        if row.removesuffix(WRAPPED) not in (BASELINE, *FIRST, *OTHERS):
+            raise ValueError(
+                f"unknown row {row!r}; give names of {', '.join((*FIRST, *OTHERS))}, "
+                f"each also as NAME{WRAPPED}"
+            )
+
+
+def run_all(
+    study: Study, networks: Sequence[str], repeated: Sequence[str] | None
+) -> None:
+    """Trains, wraps and repeats: first the eight, then with the other four."""
+    score_noisy(study)
+    ours = train_ours(study, seed=0)
+    longest, trained = 0, []
+    for group in ((BASELINE, *FIRST), OTHERS):
+        chosen = [name for name in group if name in (BASELINE, *networks)]
+        for name in chosen:
+            longest = max(longest, train(study, name, 0, ours))
+        trained += chosen
+        losers = report.find_losers(results.load(study.out), trained)[:LOSERS]
+        for name in losers:
+            wrap(study, trainings.train_and_score(study, name, 0, ours))
+            longest = max(longest, train(study, name + WRAPPED, 0, ours))
+        telling = [name + end for name in losers[:1] for end in ("", WRAPPED)]
+        for row in telling if repeated is None else repeated:
+            longest = max(longest, train(study, row, 1, train_ours(study, seed=1)))
+        trainings.train_controls(study, OURS, longest)
+
+
+def train_ours(study: Study, seed: int) -> float:
+    """Returns what the reference scores on held-out photos after the first stage."""
+    (run,) = stages = trainings.train_stages(study, OURS, seed, stages=1)
+    trainings.score(study, stages)
+    if run["held_out"] is None:
+        raise ValueError(f"{OURS} diverged; there is nothing to compare with")
+    return run["held_out"]
+
+
+def train(study: Study, row: str, seed: int, wanted: float) -> int:
+    """Returns the steps that a row needed to its best; it is then scored."""
+    stages = trainings.train_and_score(study, row, seed, wanted)
+    return stages[-1]["steps"] if stages else 0
+
+
+def score_noisy(study: Study) -> None:
+    """Scores the noisy images as they are, as a row."""
+    run: Run = {"row": NOISY, "seed": 0, "stage": 0, "learning_rate": 0, "steps": 0}
+    run["held_out"] = None
+    done = trainings.find_done(study, run)
+    if not done or not trainings.is_scored(study, done):
+        method = methods.open_classical(NOISY)
+        trainings.score_method(study, run, method, study.workdir / NOISY)
+
+
+def wrap(study: Study, stages: Sequence[Run]) -> None:
+    """Scores a trained network inside a wrapper, in the units of its photos."""
+    bare = stages[-1]
+    keys = ("seed", "stage", "learning_rate", "steps", "preset")
+    run: Run = {"row": bare["row"] + ONLY, **{key: bare[key] for key in keys}}
+    done = trainings.find_done(study, run)
+    if done and trainings.is_scored(study, done):
+        return
+    found = weights.load_named(str(trainings.find_weights(study, stages)))
+    config = {**found.config, "wrapped": find_units(study)}
+    params = {name: {"inner": values} for name, values in found.params.items()}
+    folder = study.workdir / name_run(run)
+    weights.save_weights(folder / weights.FILE, params, config, found.provenance)
+    run["held_out"] = validate(study, bare, folder)
+    (network,) = methods.open_methods([str(folder)])
+    trainings.score_method(study, run, network, folder)
+
+
+def find_units(study: Study) -> tuple[float, float]:
+    """Returns the mean and the deviation of photos, as an unwrapped network has them.
+
+    The deviation is that within an image, which is what the wrapper divides by.
+    """
+    source = sources.open_one(study.held_out)
+    photos = [
+        images.to_float(images.to_channels(source[i], 3)) for i in range(len(source))
+    ]
+    variance = np.mean([np.var(photo) for photo in photos])
+    mean = np.mean([np.mean(photo) for photo in photos])
+    return round(float(mean), 4), round(float(np.sqrt(variance)), 4)
+
+
+def validate(study: Study, bare: Run, folder: Path) -> float:
+    """Returns the score on the held-out photos under the noise that `bare` had."""
+    recipe = trainings.make_recipe(
+        study, bare["row"], bare["seed"], bare["stage"], None
+    )
+    found = weights.load_named(str(folder))
+    restore = jax.jit(found.model.apply, compiler_options=compiler_options())
+    validation = Validation(recipe.watch, recipe.seed, found.model.channels)
+    values, _ = validation.score(lambda noisy: restore(found.params, noisy))
+    return values[f"psnr {IN_DISTRIBUTION}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Tables of the trained rivals: scores, differences to ours, what a wrapper does."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from sevnet_jax.data.noise import PAPER_COLUMNS
+from sevnet_jax.evaluation import paper
+from sevnet_jax.evaluation.report import format_markdown
+from studies import chance, results
+from studies.ablation.rows import WRAPPED
+from studies.means import BEYOND, IN_DISTRIBUTION, NOISES, OOD
+from studies.results import CONVERGED_WITHIN, Row, Run
+from studies.rivals import networks
+from studies.rivals.networks import BASELINE, ONLY, OURS, PAPER
+
+OVER = (IN_DISTRIBUTION, OOD, OOD + BEYOND)
+
+
+def describe_data(chosen: Mapping[str, Run]) -> str:
+    """Returns what photos the runs were trained on and chosen by."""
+    used: dict[tuple[str, str], list[str]] = {}
+    for run in chosen.values():
+        recipe = results.find_recipe(run)
+        key = (recipe["data.source"], recipe["watch.source"])
+        used.setdefault(key, []).append(run["row"])
+    lines = [
+        f"Trained on {photos}, chosen by {held_out}: "
+        + ("all runs." if len(used) == 1 else f"{', '.join(dict.fromkeys(rows))}.")
+        for (photos, held_out), rows in used.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def tabulate(rows: Sequence[Row]) -> str:
+    """Returns the scores of every row."""
+    names = networks.describe()
+    shown = (*NOISES, OOD)
+    cells = [
+        [
+            row.cut(shown).label(names[row.name]),
+            networks.describe_law(row.name),
+            *(row.score(noise) for noise in shown),
+        ]
+        for row in rows
+    ]
+    return format_markdown(["network", "keeps the law", *shown], cells)
+
+
+def compare(
+    found: Sequence[Row],
+    late: Collection[str],
+    controls: Mapping[str, str],
+    data: str,
+) -> str:
+    """Returns each row minus ours, and the paper's difference beside it.
+
+    `controls` names, for rows that were trained longer, ours trained for as long.
+    """
+    names = networks.describe()
+    rows = {row.name: row for row in found}
+    reference = [name for name in (OURS, BASELINE) if name in rows and name not in late]
+
+    def subtract_control(name: str) -> str:
+        if controls.get(name) not in rows:
+            return "-"
+        return _subtract(rows, (name, controls[name]), reference)[OVER.index(OOD)]
+
+    cells = [
+        [
+            names[name],
+            *_subtract(rows, (name, OURS), reference),
+            subtract_control(name),
+            _find_papers(name, data),
+            f"no, not within {CONVERGED_WITHIN} dB" if name in late else "yes",
+        ]
+        for name in rows
+        if OURS in rows and name != OURS and not name.endswith(ONLY)
+    ]
+    header = ["network", *OVER, f"{OOD}, {OURS} trained as long"]
+    header += [f"{OOD}, in the paper", "converged"]
+    return format_markdown(header, cells) if cells else ""
+
+
+def compare_wrapped(found: Sequence[Row]) -> str:
+    """Returns each wrapped row minus the same network as it is."""
+    names = networks.describe()
+    rows = {row.name: row for row in found}
+    cells = [
+        [names[name], *_subtract(rows, (name, networks.name_preset(name)), ())]
+        for name in rows
+        if name.endswith((ONLY, WRAPPED)) and networks.name_preset(name) in rows
+    ]
+    return format_markdown(["network", *OVER], cells) if cells else ""
+
+
+def _subtract(
+    rows: Mapping[str, Row], pair: tuple[str, str], reference: Sequence[str]
+) -> list[str]:
+    """The differences of a pair, with the margin of chance where seeds tell it."""
+    first, second = (rows[name] for name in pair)
+    return [
+        str(
+            chance.Difference(
+                first.psnr[over] - second.psnr[over],
+                chance.find_margin(rows, reference, pair, over, OURS),
+            )
+        )
+        for over in OVER
+    ]
+
+
+def _find_papers(row: str, data: str) -> str:
+    """The paper's own difference, over the noises that it has of both."""
+    theirs = paper.find(data, PAPER_COLUMNS)
+    rival, ours = theirs.get(PAPER.get(row, ""), {}), theirs.get("Ours", {})
+    gaps = [
+        rival[name].psnr - ours[name].psnr
+        for name in rival
+        if name in ours and name != IN_DISTRIBUTION and not rival[name].doubt
+    ]
+    return f"{np.mean(gaps):+.2f}" if gaps else "-"
+
+
+def compare_kinds(found: Sequence[Row], late: Collection[str]) -> str:
+    """Returns how the rivals compare with the two networks that keep the law."""
+    on_time = [row for row in found if row.name not in late]
+    return chance.compare_kinds(
+        [row for row in on_time if row.name in PAPER],
+        [row for row in on_time if row.name in (OURS, BASELINE)],
+    )
