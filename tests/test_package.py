@@ -32,6 +32,7 @@ HEAVY = {
     "tensorflow_datasets": {"data/tfds_source.py"},
     "orbax": {"training/checkpoint.py"},
     "fcntl": set(),
+    "gradio": {"inference/page.py"},
     "torch": {"evaluation/commands/import_weights.py"},
 }
 
