@@ -2,9 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 RUN := $(VENV)/bin/python
+CHROMIUM := /usr/bin/chromium
 REQUIREMENTS := requirements.txt constraints.txt pyproject.toml
 
-.PHONY: help demo test test-slow lint format clean
+.PHONY: help demo page test test-slow test-page lint format clean
 .DELETE_ON_ERROR:
 
 help:  ## list these commands
@@ -13,11 +14,17 @@ help:  ## list these commands
 demo: $(VENV)/.core  ## set up, then show the main result
 	$(RUN) eval.py demo --out runs/demo.png
 
+page: $(VENV)/.page  ## open the denoiser as a web page on this computer
+	$(RUN) denoise.py --page
+
 test: $(VENV)/.dev lint  ## set up, then lint and run the tests
 	$(RUN) -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/.dev  ## the long tests too
 	$(RUN) -m pytest -n 2 --dist loadfile
+
+test-page: $(VENV)/.dev $(VENV)/.browser  ## test the web page in Chromium
+	$(RUN) -m pytest tests/page
 
 lint: $(VENV)/.dev  ## check style and types without changing a file
 	$(RUN) -m ruff format --check .
@@ -40,4 +47,14 @@ $(VENV)/.core: $(REQUIREMENTS)
 
 $(VENV)/.dev: $(VENV)/.core $(wildcard requirements/*.txt)
 	$(PIP) -r requirements/train.txt -r requirements/eval.txt -r requirements/export.txt -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.page: $(VENV)/.core requirements/page.txt
+	$(PIP) -r requirements/page.txt
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.page requirements/browser.txt
+	@test -x $(CHROMIUM) || test "$$(id -u)" = 0 || { echo "install Chromium first, as root: apt-get install chromium" >&2; exit 2; }
+	test -x $(CHROMIUM) || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+	$(PIP) -r requirements/browser.txt
 	@touch $@

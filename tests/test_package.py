@@ -34,6 +34,7 @@ HEAVY = {
     "fcntl": set(),
     "onnx": {"inference/onnx_graph.py"},
     "onnxruntime": set(),
+    "gradio": {"inference/page.py"},
     "torch": {"evaluation/commands/import_weights.py"},
 }
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import ndimage, special
 
+# What people say, and what it means.
+CLIPPED: dict[str, bool | str] = {"auto": "auto", "yes": True, "no": False}
 CELL = 32  # pixels a side over which the level is taken as the same
 BINS = 20  # of brightness, for noise that depends on it
 LEVELS = np.geomspace(1e-3, 1.5, 96)  # standard deviations in the tables

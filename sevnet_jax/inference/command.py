@@ -6,24 +6,23 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import jax
 import numpy as np
 from tqdm import tqdm
 
-from sevnet_jax import images
 from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
 from sevnet_jax.inference.automatic import TRANSLATORS, AutoDenoiser, load
 from sevnet_jax.inference.choose import CHANNELS, NOISES
+from sevnet_jax.inference.clipping import CLIPPED
 from sevnet_jax.inference.denoiser import Denoiser, Progress
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
-from sevnet_jax.inference.program import SYMMETRIES, list_devices
+from sevnet_jax.inference.program import list_devices
+from sevnet_jax.inference.restore import describe, estimate_wait, restore_file
 from sevnet_jax.runtime import use_compilation_cache
 
-LARGE = 2_000_000  # pixels from which on one waits for a while
-CLIPPED = {"auto": "auto", "yes": True, "no": False}
+MOST_PIXELS, PAGE_PIXELS = 500_000_000, 100_000_000
 SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 
@@ -31,12 +30,10 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0, 1 if some files failed, 2 if none could start."""
     args = parse(argv)
     try:
+        if args.page:
+            return open_page(args)
         jobs, missing = find_jobs(args.inputs, args.out, args.recursive)
-        if args.parts:
-            load_parts(args.parts)
-        use_compilation_cache()
-        device = choose_device(args.device)
-        denoiser = open_denoiser(args)
+        device, denoiser = open_denoiser(args)
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USE
@@ -68,7 +65,7 @@ def restore_files(
     with ThreadPoolExecutor(len(list_devices()) + 1) as pool:
         tasks = [
             pool.submit(
-                restore_file, args, denoiser, job, f"[{number}/{len(jobs)}] ", stopped
+                restore_job, args, denoiser, job, f"[{number}/{len(jobs)}] ", stopped
             )
             for number, job in enumerate(jobs, 1)
         ]
@@ -85,21 +82,29 @@ def restore_files(
     return failed
 
 
-def describe(error: Exception) -> str:
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "it does not fit into memory"
-    plain = isinstance(error, ValueError | OSError)
-    return str(error) if plain else f"{type(error).__name__}: {error}"
+def open_page(args: argparse.Namespace) -> int:
+    from sevnet_jax.inference import page
+
+    _, denoiser = open_denoiser(args)
+    page.serve(denoiser, args)
+    return 0
 
 
-def open_denoiser(args: argparse.Namespace) -> Denoiser | AutoDenoiser:
-    """Returns what chooses for each image, or the one with the weights that were named.
+def open_denoiser(
+    args: argparse.Namespace,
+) -> tuple[jax.Device, Denoiser | AutoDenoiser]:
+    """Returns where it computes and what chooses for each image, or what was named.
 
     Weights of one's own with the noise of cameras need the bundled translator.
     """
-    if args.weights and not args.translator and args.noise == "camera":
-        return load(args.weights, translator=TRANSLATORS["colour"])
-    return load(args.weights, translator=args.translator)
+    if args.parts:
+        load_parts(args.parts)
+    use_compilation_cache()
+    device = choose_device(args.device)
+    translator = args.translator
+    if args.weights and not translator and args.noise == "camera":
+        translator = TRANSLATORS["colour"]
+    return device, load(args.weights, translator=translator)
 
 
 def choose_device(platform: str | None) -> jax.Device:
@@ -113,7 +118,7 @@ def choose_device(platform: str | None) -> jax.Device:
     return device
 
 
-def restore_file(
+def restore_job(
     args: argparse.Namespace,
     denoiser: Denoiser | AutoDenoiser,
     job: Job,
@@ -124,32 +129,25 @@ def restore_file(
         say(args, f"{prefix}{job.source}: skipped, {job.target} exists already")
         return
     began = time.perf_counter()
-    picture = images.read_picture(job.source, args.max_pixels)
-    pixels = picture.pixels
-    images.check_target(job.target, pixels)
     check_writable(job.target, "image")
-    options: dict[str, Any] = {"clipped": CLIPPED[args.clipped]}
-    notes = [picture.note] if picture.note else []
-    if isinstance(denoiser, AutoDenoiser):
-        options |= {"noise": args.noise, "channels": args.channels}
-        pages = pixels.ndim == 4
-        choice = denoiser.choose(pixels[0] if pages else pixels, **options)
-        notes.append(f"first page: {choice}" if pages else str(choice))
-        used = denoiser.find_denoiser(choice)
-    else:
-        used = denoiser
-    announce(args, used, pixels, prefix + str(job.source))
-    restored = denoiser(
-        pixels,
-        strength=args.strength,
+    restored = restore_file(
+        denoiser,
+        job.source,
+        job.target,
+        max_pixels=args.max_pixels,
+        noise=args.noise,
+        channels=args.channels,
+        clipped=CLIPPED[args.clipped],
         ensemble=args.ensemble,
         fast=args.fast,
+        announce=lambda used, pixels: announce(
+            args, used, pixels, prefix + str(job.source)
+        ),
         progress=make_bar(args, prefix + job.source.name, stopped),
-        **options,
     )
-    images.write_picture(job.target, restored, picture)
+    restored.write(job.target, args.strength)
     seconds = time.perf_counter() - began
-    said = "".join(f"; {note}" for note in notes)
+    said = "".join(f"; {note}" for note in restored.notes)
     say(args, f"{prefix}{job.source} -> {job.target}, {seconds:.1f} s{said}")
 
 
@@ -157,12 +155,8 @@ def announce(
     args: argparse.Namespace, denoiser: Denoiser, pixels: np.ndarray, name: str
 ) -> None:
     """Says at the start how long a large image will take."""
-    colours = pixels.ndim > 2 and pixels.shape[-1] <= 4
-    count = pixels.size // (pixels.shape[-1] if colours else 1)
-    if count >= LARGE and not args.quiet:
-        runs = SYMMETRIES if args.ensemble else 1
-        seconds = denoiser.seconds_per_pixel * count * runs
-        say(args, f"{name}: {count / 1e6:.0f} megapixels, about {seconds:.0f} s")
+    if not args.quiet and (wait := estimate_wait(denoiser, pixels, args.ensemble)):
+        say(args, f"{name}: {wait}")
 
 
 def make_bar(args: argparse.Namespace, name: str, stopped: threading.Event) -> Progress:
@@ -206,7 +200,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "level. Bit depth and metadata are kept.",
     )
     add = parser.add_argument
-    add("inputs", nargs="+", metavar="IN", help="files, globs or folders")
+    add("inputs", nargs="*", metavar="IN", help="files, globs or folders")
     add("-o", "--out", help="output file, or a folder for several inputs (default: "
         f"NAME{SUFFIX}.EXT beside each input)")  # fmt: skip
     add("--recursive", action="store_true", help="include subfolders")
@@ -247,10 +241,25 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--parts", metavar="FILE", help="config file that defines parts of the "
         "network, if the weights were not trained on this machine")  # fmt: skip
     add("--device", choices=("cpu", "gpu", "tpu"), help="where to compute")
-    add("--max-pixels", type=int, default=500_000_000,
-        help="refuse images with more pixels (default: 500 million)")  # fmt: skip
+    add("--max-pixels", type=int,
+        help="refuse images with more pixels (default: 500 million; on the page 100 "
+        "million)")  # fmt: skip
     add("--quiet", action="store_true", help="print errors only")
+    add("--page", action="store_true", help="open a web page to drop images on; the "
+        "other options are what it starts with")  # fmt: skip
+    add("--host", help="address of the page (default: 127.0.0.1, "
+        "for this computer only; 0.0.0.0: for all that can reach it)")  # fmt: skip
+    add("--port", type=int, help="port of the page (default: the first free one from "
+        "7860)")  # fmt: skip
     args = parser.parse_args(argv)
+    if args.page and args.inputs:
+        parser.error("--page takes images from the browser; leave out IN")
+    if not args.page and not args.inputs:
+        parser.error("name the images to restore")
+    if not args.page and (args.host or args.port):
+        parser.error("--host and --port are the page's; add --page")
+    if args.max_pixels is None:
+        args.max_pixels = PAGE_PIXELS if args.page else MOST_PIXELS
     given = args.weights or args.translator
     if given and args.channels != "auto":
         parser.error(

@@ -61,11 +61,11 @@ class Denoiser:
         `image` is [H, W], [H, W, C] or a batch [N, H, W, C]; C is what the network
         takes, or 1 (grey), 2 (grey, alpha), 3 (colour) or 4 (colour, alpha), and alpha
         stays as it is. A network of 1 channel restores colours one by one. Types are
-        uint8, uint16, float16, float32 and float64. `strength` blends from the
-        input, 0, to the restored image, 1. `ensemble` averages over the eight flips
-        and rotations. `fast` overlaps the tiles of large images less, and blends.
-        `clipped` undoes the clipping of noise at black and white, 0 and 1 in floats;
-        "auto" does so for integers with strong noise.
+        uint8, uint16, float16, float32 and float64. `strength` blends from the input,
+        0, to the restored image, 1, as `blend` does. `ensemble` averages over the eight
+        flips and rotations. `fast` overlaps the tiles of large images less, and blends
+        them. `clipped` undoes the clipping of noise at black and white, 0 and 1 in
+        floats; "auto" does so for integers with strong noise.
         """
         image = np.asarray(image)
         check_image(image, self.weights.model.channels)
@@ -82,15 +82,10 @@ class Denoiser:
         result = image.copy()
         for part in self._choose_channels(image.shape[-1]):
             noisy = image[..., part]
-            # Undone is what was restored in full: the blend comes after it.
-            undo = clipping.is_needed(noisy, clipped)
-            restored = self._restore_channels(
-                noisy, 1.0 if undo else strength, ensemble, fast, progress
-            )
-            if undo:
+            restored = self._restore_channels(noisy, ensemble, fast, progress)
+            if clipping.is_needed(noisy, clipped):
                 clipping.undo(noisy, restored)
-                restored = blend(noisy, restored, strength)
-            result[..., part] = restored
+            result[..., part] = blend(noisy, restored, strength)
         return result
 
     def _choose_channels(self, count: int) -> list[slice]:
@@ -126,7 +121,7 @@ class Denoiser:
         )
         return tiling.plan(height, width, margin, multiple, self.tile_pixels)
 
-    def _restore_channels(self, image, strength, ensemble, fast, progress):
+    def _restore_channels(self, image, ensemble, fast, progress):
         """[H, W, C] -> the same; C as the network has it, or 1."""
         told = self.weights.model.told
         height, width = image.shape[:2]
@@ -145,7 +140,7 @@ class Denoiser:
             padded = ops.pad_to_multiple(image[None], multiple)[0]
         if single:
             rows, columns = (tiling.whole(side) for side in padded.shape[:2])
-        scale = np.float64(strength * spread * unit)
+        scale = np.float64(spread * unit)
         blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
         result = np.zeros(
             padded.shape, _blending_type(image.dtype) if fast else image.dtype
@@ -220,11 +215,17 @@ def _find_unit(image: np.ndarray) -> np.float64:
 
 
 def blend(noisy: np.ndarray, restored: np.ndarray, strength: float) -> np.ndarray:
-    """Returns `noisy` at strength 0, `restored` at 1, of their type."""
+    """Returns `noisy` at strength 0, `restored` at 1, of their type.
+
+    Both are whole pixels, so a restored image is blended with other strengths at once.
+    """
     if strength in (0, 1):
         return restored if strength else noisy
-    between = noisy + strength * (restored.astype(np.float64) - noisy)
-    return _to_type(between, noisy.dtype)
+    result = np.empty_like(noisy)
+    for row, (old, new) in enumerate(zip(noisy, restored, strict=True)):
+        between = old + strength * (new.astype(np.float64) - old)
+        result[row] = _to_type(between, noisy.dtype)
+    return result
 
 
 def _blending_type(dtype: np.dtype) -> np.dtype:

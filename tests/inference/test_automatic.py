@@ -13,6 +13,7 @@ import sevnet_jax
 from sevnet_jax import images, metrics
 from sevnet_jax.data import noise
 from sevnet_jax.inference.automatic import WEIGHTS
+from sevnet_jax.inference.denoiser import blend
 
 SIDE = 128
 
@@ -100,6 +101,16 @@ def test_independent_channels(denoise, colour, count):
     assert measure_gain(noisy, restored, clean) > 6
     one = denoise(noisy[..., -1], channels="independent")
     np.testing.assert_array_equal(restored[..., -1], one)
+
+
+@pytest.mark.parametrize("channels", ["auto", "independent"])
+@pytest.mark.parametrize("kind", ["grey", "colour"])
+def test_every_strength_is_a_blend(denoise, request, kind, channels):
+    noisy = add_noise(request.getfixturevalue(kind))
+    noisy = np.broadcast_to(noisy, (SIDE, SIDE, 3))
+    full = denoise(noisy, channels=channels)
+    half = denoise(noisy, channels=channels, strength=0.5)
+    np.testing.assert_array_equal(half, blend(noisy, full, 0.5))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from PIL import Image
 
 import sevnet_jax
 from sevnet_jax import images
-from sevnet_jax.inference import command
+from sevnet_jax.inference import command, restore
 from sevnet_jax.inference.automatic import TRANSLATORS
 from sevnet_jax.inference.denoiser import Denoiser
 
@@ -223,7 +223,7 @@ def test_nothing_is_left_when_the_target_cannot_be_written(run, photo, tmp_path)
 
 
 def test_a_large_image_is_announced_with_its_time(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "LARGE", 100 * 150)
+    monkeypatch.setattr(restore, "LARGE", 100 * 150)
     for name, width in (("large", 150), ("small", 149)):
         pixels = np.zeros((100, width, 3), np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{name}.png")

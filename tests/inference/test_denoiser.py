@@ -9,7 +9,7 @@ import pytest
 
 import sevnet_jax
 from sevnet_jax.inference import program
-from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.inference.denoiser import Denoiser, blend
 from sevnet_jax.weights import load_weights
 
 SHAPES = [
@@ -134,6 +134,18 @@ def test_strength_blends(denoiser, rng):
     for less, more in itertools.pairwise(moves):
         assert (less <= more + 1e-6).all()
     np.testing.assert_allclose(moves[1], np.abs(full) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("options", [{}, {"clipped": True}, {"fast": True}])
+def test_every_strength_is_a_blend_of_the_restored_image(denoiser, rng, dtype, options):
+    """To the last bit: nothing has to be restored again for another one."""
+    image = draw(rng, (16, 24, 4), dtype)
+    full = denoiser(image, **options)
+    for strength in (0, 0.3, 0.5, 1):
+        restored = denoiser(image, strength=strength, **options)
+        np.testing.assert_array_equal(restored, blend(image, full, strength))
+        assert restored.dtype == image.dtype
 
 
 def test_the_ensemble_turns_with_the_image(denoiser, rng):

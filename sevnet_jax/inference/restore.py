@@ -1,0 +1,88 @@
+"""A picture file restored: what the command and the web page both do with it."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sevnet_jax import images
+from sevnet_jax.inference.automatic import AutoDenoiser
+from sevnet_jax.inference.denoiser import Denoiser, Progress, blend
+from sevnet_jax.inference.program import SYMMETRIES
+
+LARGE = 2_000_000  # pixels from which on one waits for a while
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """A picture, and its pixels restored in full: any strength is a blend of both."""
+
+    picture: images.Picture
+    pixels: np.ndarray
+    notes: tuple[str, ...]  # what was chosen, and what is worth saying
+
+    def write(self, target: Path, strength: float = 1.0) -> None:
+        """Writes the picture with its bit depth and metadata."""
+        blended = blend(self.picture.pixels, self.pixels, strength)
+        images.write_picture(target, blended, self.picture)
+
+
+def restore_file(
+    denoiser: Denoiser | AutoDenoiser,
+    source: Path,
+    target: Path,
+    *,
+    max_pixels: int,
+    noise: str = "auto",
+    channels: str = "auto",
+    clipped: bool | str = "auto",
+    announce: Callable[[Denoiser, np.ndarray], object] = lambda *_: None,
+    progress: Progress = iter,
+    **options: Any,
+) -> Restored:
+    """Returns what `source` becomes, if a file like `target` can hold it.
+
+    `announce` is called with the denoiser and the pixels before the work begins.
+    `noise` and `channels` are for a denoiser that chooses; `options` are `Denoiser`'s.
+    """
+    picture = images.read_picture(source, max_pixels)
+    pixels = picture.pixels
+    images.check_target(target, pixels)
+    notes = [picture.note] if picture.note else []
+    options["clipped"] = clipped
+    if isinstance(denoiser, AutoDenoiser):
+        said: dict[str, Any] = {
+            "noise": noise,
+            "channels": channels,
+            "clipped": clipped,
+        }
+        pages = pixels.ndim == 4
+        choice = denoiser.choose(pixels[0] if pages else pixels, **said)
+        notes.append(f"first page: {choice}" if pages else str(choice))
+        options |= said
+        announce(denoiser.find_denoiser(choice), pixels)
+    else:
+        announce(denoiser, pixels)
+    restored = denoiser(pixels, progress=progress, **options)
+    return Restored(picture, restored, tuple(notes))
+
+
+def estimate_wait(denoiser: Denoiser, pixels: np.ndarray, ensemble: bool) -> str:
+    """Returns how long a large image will take; nothing for others."""
+    colours = pixels.ndim > 2 and pixels.shape[-1] <= 4
+    count = pixels.size // (pixels.shape[-1] if colours else 1)
+    if count < LARGE:
+        return ""
+    seconds = denoiser.seconds_per_pixel * count * (SYMMETRIES if ensemble else 1)
+    return f"{count / 1e6:.0f} megapixels, about {seconds:.0f} s"
+
+
+def describe(error: Exception) -> str:
+    """Returns what went wrong in one sentence."""
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return "it does not fit into memory"
+    plain = isinstance(error, ValueError | OSError)
+    text = str(error) if plain else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
