@@ -68,7 +68,7 @@ def to_onnx(weights: Weights, centre_is_input: bool) -> bytes:
     try:
         from sevnet_jax.inference import onnx_graph
     except ModuleNotFoundError as error:
-        raise ValueError(f"{error}; pip install -r requirements/export.txt") from None
+        raise ValueError(f"{error}; pip install onnx") from None
     about = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in describe(weights, "onnx").items()
@@ -109,8 +109,9 @@ def build_function(
 ) -> tuple[Callable[..., jax.Array], list[Sequence[Any]]]:
     """Returns the restoring function in float32, and the shapes that it takes."""
     model = weights.model
-    with contextlib.suppress(ValueError):  # not every network has the field
-        model = model.with_fields(dtype="float32")
+    for field in ({"dtype": "float32"}, {"precision": "highest"}):
+        with contextlib.suppress(ValueError):  # not every network has it
+            model = model.with_fields(**field)
 
     def restore(image, *centre):
         return model.apply(weights.params, image, *centre)
