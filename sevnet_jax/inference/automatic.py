@@ -11,9 +11,11 @@ from sevnet_jax.inference.choose import Choice, choose
 from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image
 from sevnet_jax.weights import Weights, join, load_denoiser, load_named, load_partner
 
-# What restores a kind of image, and what translates the noise of cameras for it.
+# What restores a kind of image, and what translates the noise of cameras for it: if it
+# is said to be a camera's, and if it was measured, which clean images may be taken for.
 WEIGHTS = {"colour": "sevnet_s", "grey": "sevnet_s_grey"}
 TRANSLATORS = {"colour": "translator_s"}
+CAREFUL_TRANSLATORS = {"colour": "translator_s_careful"}
 
 
 def load(
@@ -46,8 +48,9 @@ def load_weights(
 
 
 def _open(kind: str, noise: str) -> Denoiser:
-    if noise == "camera":
-        return Denoiser(load_weights(translator=TRANSLATORS[kind]))
+    translators = {"camera": TRANSLATORS, "measured camera": CAREFUL_TRANSLATORS}
+    if noise in translators:
+        return Denoiser(load_weights(translator=translators[noise][kind]))
     return Denoiser(load_weights(WEIGHTS[kind]))
 
 
@@ -82,7 +85,9 @@ class AutoDenoiser:
 
     def find_denoiser(self, choice: Choice) -> Denoiser:
         """Returns what restores images of that choice."""
-        return self._find(self._find_kind(choice), choice.noise)
+        measured = choice.noise == "camera" and choice.correlation is not None
+        noise = f"measured {choice.noise}" if measured else choice.noise
+        return self._find(self._find_kind(choice), noise)
 
     def _find(self, kind: str, noise: str) -> Denoiser:
         """Read when it is needed, and once, also if several threads need it."""

@@ -22,6 +22,7 @@ SMOOTHEST = 0.2  # of the blocks
 # more (40 held-out photos). Weak noise and no noise are on both sides: what goes
 # through the translator without need is left alone by it.
 CORRELATED = 2.0
+MOST_SAID = 99
 # The finest frequencies of a block and coarser ones, as many of each.
 _ORDER = np.argsort(np.add.outer(range(SIDE), range(SIDE)).ravel(), kind="stable")
 _FINE, _COARSE = _ORDER[-16:], _ORDER[-48:-32]
@@ -43,7 +44,9 @@ class Choice:
         kind = f"{self.kind} channels" if self.kind == "independent" else self.kind
         reasons = [self.note] if self.note else []
         if self.correlation is not None:
-            reasons.insert(0, f"correlation {self.correlation:.1f}")
+            over = self.correlation > MOST_SAID  # where JPEG left nothing that is fine
+            value = f"over {MOST_SAID}" if over else f"{self.correlation:.1f}"
+            reasons.insert(0, f"correlation {value}")
         why = f" ({', '.join(reasons)})" if reasons else ""
         undone = ", clipping undone" if self.clipped else ""
         return f"{kind}, {self.noise} noise{why}{undone}"

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 import sevnet_jax
-from sevnet_jax.inference.automatic import TRANSLATORS, WEIGHTS
+from sevnet_jax.inference.automatic import (
+    CAREFUL_TRANSLATORS,
+    TRANSLATORS,
+    WEIGHTS,
+)
 from sevnet_jax.weights import find_bundled, load_named
 
 MOST_BYTES = 16 * 10**6
@@ -48,7 +52,7 @@ def find_sources(recipe):
 
 
 def test_what_is_chosen_is_there():
-    used = {*WEIGHTS.values(), *TRANSLATORS.values()}
+    used = {*WEIGHTS.values(), *TRANSLATORS.values(), *CAREFUL_TRANSLATORS.values()}
     assert used <= set(NAMES)
     assert set(NAMES) <= used | {"sevnet_s"}  # which the tables show
 
@@ -59,7 +63,7 @@ def test_they_are_small(project, name):
 
 
 def test_a_translator_is_for_the_weights_that_its_kind_uses():
-    for kind, name in TRANSLATORS.items():
+    for kind, name in [*TRANSLATORS.items(), *CAREFUL_TRANSLATORS.items()]:
         wanted = load_named(name).provenance["denoiser_sha256"]
         assert wanted == load_named(WEIGHTS[kind]).sha256
         channels = sevnet_jax.load(translator=name).weights.model.channels
@@ -95,7 +99,7 @@ def test_the_card_has_their_hashes(weights, project):
 
 def test_they_keep_the_law_exactly(name, weights, rng):
     """With trained weights as with random ones."""
-    translates = name in TRANSLATORS.values()
+    translates = name.startswith("translator")
     denoise = sevnet_jax.load(**{"translator" if translates else "name_or_path": name})
     image = rng.uniform(size=(48, 40, weights.model.channels)).astype(np.float32)
     restored = denoise(image)

@@ -100,5 +100,6 @@ def test_where_there_is_nothing_to_tell_it_is_white(shape, value):
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"
+    assert "(correlation over 99)" in str(Choice("colour", "camera", False, 1e27))
     text = str(Choice("independent", "white", False))
     assert text == "independent channels, white noise"
