@@ -115,7 +115,7 @@ def test_a_foreign_network_is_trained_scored_and_used(
     whole = np.asarray(Image.open(tmp_path / "whole.png"))
     assert whole.shape == (32, 24, 3)
     # In tiles, where it says how far it sees; else it is refused them, in a line.
-    monkeypatch.setattr(Denoiser.__init__, "__defaults__", (32 * 24 - 1, None))
+    monkeypatch.setattr(Denoiser.__init__, "__defaults__", (32 * 24 - 1, None, None))
     code = denoise.main([*argv, "-o", str(tmp_path / "tiled.png")])
     if reach.startswith("reach"):
         assert code == 0

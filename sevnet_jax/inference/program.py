@@ -38,7 +38,7 @@ class Program:
         devices: Sequence[jax.Device] | None = None,
     ):
         self.model = weights.model
-        self._params, self._precision = weights.params, precision
+        self.precision, self._params = precision, weights.params
         self.devices = list(devices or list_devices())
         self._turns = itertools.count()
         self._locks = [threading.Lock() for _ in self.devices]
@@ -104,7 +104,7 @@ class Program:
     def _compile_for(self, shape: tuple[int, ...], number: int) -> Callable:
         place = jax.sharding.SingleDeviceSharding(self.devices[number])
         tile = jax.ShapeDtypeStruct(shape, np.float32, sharding=place)
-        with jax.default_matmul_precision(self._precision):
+        with jax.default_matmul_precision(self.precision):
             return self._restore.lower(self._place(number), tile).compile()
 
 

@@ -1,6 +1,5 @@
 """Batches are a function of (seed, step, row), whoever makes them, and when."""
 
-import ast
 import itertools
 import subprocess
 import sys
@@ -246,19 +245,6 @@ def test_accelerators_are_hidden_from_tensorflow(config, monkeypatch):
     monkeypatch.setattr(tf.config, "set_visible_devices", lambda *a: calls.append(a))
     pipeline.make_dataset(config())
     assert calls == [([], "GPU")]
-
-
-def test_only_the_pipeline_imports_tensorflow(project):
-    importers = []
-    for path in (project / "sevnet_jax").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in getattr(node, "names", [])]
-            names.append(getattr(node, "module", None) or "")
-            if isinstance(node, ast.Import | ast.ImportFrom) and any(
-                name.split(".")[0] == "tensorflow" for name in names
-            ):
-                importers.append(path.name)
-    assert importers == ["pipeline.py"]
 
 
 def test_crops_images_and_factors_are_chosen_independently(monkeypatch):

@@ -49,7 +49,7 @@ def test_any_function_can_be_scored():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("bm4d", "unknown method 'bm4d'; choose from noisy, nlm"),
+        ("bm4d", "unknown method 'bm4d'; choose from noisy, auto"),
         ("no_such_module:f", "cannot import 'no_such_module:f'"),
         ("numpy:no_such_name", "cannot import"),
         ("numpy:pi", "is no function but float"),
@@ -73,7 +73,7 @@ def test_weights_by_name_file_or_the_folder_of_their_run(write_weights):
         assert method.name == "my_run"
         assert len(method.provenance["weights_sha256"]) == 64
         # On GPUs and TPUs, tables must not depend on how products are rounded.
-        assert method.denoiser.precision == "highest"
+        assert method.denoiser.program.precision == "highest"
 
 
 def test_labels_are_as_long_as_need_be(write_weights):

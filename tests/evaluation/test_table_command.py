@@ -82,7 +82,7 @@ def test_a_new_metric_is_a_function_and_a_line(run, photos, tmp_path, monkeypatc
         (["table", "--data", "/none"], "no folder '/none'"),
         (["table", "--data", "{empty}"], "no images in"),
         (["table", "--data", "{photos}", "--noise", "x"], "choose from gaussian:"),
-        (["table", "--data", "{photos}", "--method", "x"], "choose from noisy, nlm"),
+        (["table", "--data", "{photos}", "--method", "x"], "choose from noisy, auto"),
         (["table", "--data", "{photos}", "--weights", "x"], "there are no weights 'x'"),
         (["table", "--data", "{photos}", "--weights", "{photos}"], "is it finished"),
         (["table", "--pairs", "{photos}"], "no pairs in"),
