@@ -158,7 +158,7 @@ def build(
             def announce(used: Denoiser, pixels: np.ndarray) -> None:
                 nonlocal said
                 said = estimate_wait(used, pixels, ensemble) or said
-                bar(None, desc=said)
+                bar(0, desc=said)
 
             def track(items: Iterable) -> Iterable:
                 items = list(items)
