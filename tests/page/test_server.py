@@ -57,6 +57,13 @@ def test_strength_restores_nothing(denoiser, visit, pictures):
     assert denoiser.calls == 1
 
 
+def test_an_installed_package_has_no_samples(denoiser, visit, tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "SAMPLES", tmp_path / "none")
+    with page.start(denoiser, command.parse(["--page"])) as address:
+        seen = visit(address)
+        assert seen.get_by_text("Samples").count() == 0
+
+
 def test_it_calls_nobody(denoiser, visit, pictures, monkeypatch):
     called, connect = [], socket.socket.connect
 
