@@ -116,7 +116,9 @@ def build(
     chooses = isinstance(denoiser, AutoDenoiser)
     samples = sorted(SAMPLES.glob("*_noisy_*.png"))
     with gr.Blocks(
-        title="SEVNet", analytics_enabled=False, delete_cache=(60, KEPT)
+        title="SEVNet",
+        analytics_enabled=False,
+        delete_cache=(max(1, KEPT // 60), KEPT),  # how often, and what is older
     ) as page:
         gr.Markdown(INTRODUCTION if args.host else INTRODUCTION + LOCAL)
         result = gr.State(time_to_live=KEPT)
@@ -158,7 +160,7 @@ def build(
             def announce(used: Denoiser, pixels: np.ndarray) -> None:
                 nonlocal said
                 said = estimate_wait(used, pixels, ensemble) or said
-                bar(None, desc=said)
+                bar(0, desc=said)
 
             def track(items: Iterable) -> Iterable:
                 items = list(items)

@@ -1,16 +1,23 @@
 """The web page from inside: what it computes at once, and whom it talks to."""
 
+import os
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from sevnet_jax.inference import command, page
 from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.weights import load_weights
+from tests.page.conftest import SECONDS
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    # Gradio's queue asks pandas for it.
+    pytest.mark.filterwarnings("ignore:'future.no_silent_downcasting'"),
+]
 
 
 class Watched(Denoiser):
@@ -55,6 +62,34 @@ def test_strength_restores_nothing(denoiser, visit, pictures):
         while shown.get_attribute("src") == first:
             time.sleep(0.1)
     assert denoiser.calls == 1
+
+
+def test_images_are_removed_after_their_time(denoiser, visit, pictures, monkeypatch):
+    monkeypatch.setattr(page, "KEPT", 20)
+    with page.start(denoiser, command.parse(["--page"])) as address:
+        seen = visit(address)
+        seen.locator("input[type=file]").set_input_files(str(pictures / "deep.png"))
+        seen.get_by_role("status").filter(has_text="deep.png").wait_for()
+        folder = Path(os.environ["GRADIO_TEMP_DIR"])
+        assert list_images(folder)
+        end = time.monotonic() + SECONDS
+        while list_images(folder):
+            assert time.monotonic() < end
+            time.sleep(1)
+        seen.get_by_role("button", name="Denoise").click()
+        seen.get_by_role("status").filter(has_text=page.GONE).wait_for()
+        assert seen.get_by_role("button", name="Download").is_disabled()
+
+
+def list_images(folder):
+    return [p for p in folder.rglob("*.*") if p.suffix in (".png", ".jpg")]
+
+
+def test_an_installed_package_has_no_samples(denoiser, visit, tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "SAMPLES", tmp_path / "none")
+    with page.start(denoiser, command.parse(["--page"])) as address:
+        seen = visit(address)
+        assert seen.get_by_text("Samples").count() == 0
 
 
 def test_it_calls_nobody(denoiser, visit, pictures, monkeypatch):
