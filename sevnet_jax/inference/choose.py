@@ -68,12 +68,13 @@ def choose(
     clipping.check(clipped)
     kind = find_kind(image, channels)
     seen = {"colour": image[..., :3], "grey": image[..., :1]}.get(kind, image)
-    undo = clipping.is_needed(seen, clipped)
-    if noise != "auto":
-        return Choice(kind, noise, undo)
-    correlation = measure_correlation(seen if kind == "colour" else seen[..., :1])
-    found = "camera" if correlation > CORRELATED else "white"
-    return Choice(kind, found, undo, correlation)
+    correlation = None
+    if noise == "auto":
+        correlation = measure_correlation(seen if kind == "colour" else seen[..., :1])
+        noise = "camera" if correlation > CORRELATED else "white"
+    if clipped == "auto" and noise == "camera":
+        clipped = False  # see clipping.py
+    return Choice(kind, noise, clipping.is_needed(seen, clipped), correlation)
 
 
 def find_kind(image: np.ndarray, channels: str = "auto") -> str:

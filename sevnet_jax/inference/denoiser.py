@@ -8,7 +8,7 @@ import numpy as np
 
 from sevnet_jax.inference import clipping, tiling
 from sevnet_jax.inference.program import Program
-from sevnet_jax.models import ops
+from sevnet_jax.models import Translated, ops
 from sevnet_jax.weights import Weights
 
 INTEGERS = (np.uint8, np.uint16)
@@ -65,13 +65,15 @@ class Denoiser:
         0, to the restored image, 1, as `blend` does. `ensemble` averages over the eight
         flips and rotations. `fast` overlaps the tiles of large images less, and blends
         them. `clipped` undoes the clipping of noise at black and white, 0 and 1 in
-        floats; "auto" does so for integers with strong noise.
+        floats; "auto" does so for integers with strong white noise.
         """
         image = np.asarray(image)
         check_image(image, self.weights.model.channels)
         if not 0 <= strength <= 1:
             raise ValueError(f"strength must be 0 to 1, got {strength}")
         clipping.check(clipped)
+        if clipped == "auto" and isinstance(self.weights.model, Translated):
+            clipped = False  # see clipping.py
         options: dict[str, Any] = {"strength": strength, "ensemble": ensemble}
         options |= {"fast": fast, "clipped": clipped}
         if image.ndim == 2:

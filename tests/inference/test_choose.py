@@ -97,6 +97,13 @@ def test_where_there_is_nothing_to_tell_it_is_white(shape, value):
     assert (choice.noise, choice.clipped) == ("white", False)
 
 
+def test_clipping_is_undone_under_white_noise(rng):
+    noisy = draw_noise(rng, level=60)
+    assert choose(noisy).clipped
+    assert not choose(noisy, "camera").clipped
+    assert choose(noisy, "camera", clipped=True).clipped
+
+
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"
