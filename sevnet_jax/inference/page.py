@@ -155,18 +155,18 @@ def build(
                 taken = gr.File(visible=False)
 
         def run(path, noise, channels, clipped, ensemble, bar=gr.Progress()):  # noqa: B008
-            said = "Restoring"
+            wait = "Restoring"
 
             def announce(used: Denoiser, pixels: np.ndarray) -> None:
-                nonlocal said
-                said = estimate_wait(used, pixels, ensemble) or said
-                bar(0, desc=said)
+                nonlocal wait
+                wait = estimate_wait(used, pixels, ensemble) or wait
+                bar(0, desc=wait)
 
             def track(items: Iterable) -> Iterable:
                 items = list(items)
                 for number, item in enumerate(items):
                     if len(items) > 1:
-                        bar((number, len(items)), desc=said, unit="parts")
+                        bar((number, len(items)), desc=wait, unit="parts")
                     yield item
 
             found, text = try_restore(
