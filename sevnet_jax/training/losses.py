@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 CHARBONNIER_WIDTH = 1e-3  # of the range [0, 1]: rounds the corner of |x|
+DECIBELS_FLOOR = 0.5 / 255  # errors below the rounding of 8 bit count for little
 
 
 def l1(restored: Array, clean: Array) -> Array:  # [B, H, W, C] twice -> []
@@ -33,10 +34,21 @@ def charbonnier(restored: Array, clean: Array) -> Array:  # [B, H, W, C] twice -
     return jnp.mean(jnp.sqrt(squares + CHARBONNIER_WIDTH**2))
 
 
+def decibels(restored: Array, clean: Array) -> Array:  # [B, H, W, C] twice -> []
+    """Minus the PSNR of each image, in the mean: a weak noise counts as a strong one.
+
+    With the other losses, an image that was nearly clean has hardly a say.
+    """
+    _check(restored, clean)
+    squares = jnp.mean(jnp.square(restored - clean), axis=(1, 2, 3))
+    return 10 * jnp.mean(jnp.log10(squares + DECIBELS_FLOOR**2))
+
+
 LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "l1": l1,
     "l2": l2,
     "charbonnier": charbonnier,
+    "decibels": decibels,
 }
 
 
