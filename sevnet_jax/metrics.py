@@ -53,7 +53,7 @@ class Reference:
         _check_pair(image, self.clean)
         if image.ndim != 3 or min(image.shape[:2]) < WINDOW_TAPS:
             raise ValueError(
-                f"SSIM needs [H, W, C] and {WINDOW_TAPS} pixels a side, got "
+                f"SSIM needs [H, W, C] and {WINDOW_TAPS} pixels per side, got "
                 f"{image.shape}"
             )
         if self._moments is None:

@@ -116,7 +116,7 @@ def find_done(study: Study, run: Run) -> Run | None:
         return None
     done = json.loads(path.read_text())
     if {key: done.get(key) for key in run} != run:
-        raise ValueError(f"{path} is of a run with other settings; move it away")
+        raise ValueError(f"{path} belongs to a run with other settings; move it away")
     return done
 
 

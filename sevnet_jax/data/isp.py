@@ -116,7 +116,9 @@ def _load_curves(path: str) -> tuple[np.ndarray, np.ndarray]:
         light, response = content["I"], content["B"]
         rising = all((np.diff(curves) >= 0).all() for curves in (light, response))
         if light.ndim != 2 or light.shape != response.shape or not rising:
-            raise ValueError(f"they are {light.shape} and {response.shape}, or fall")
+            raise ValueError(
+                f"they are {light.shape} and {response.shape}, or decrease"
+            )
     except Exception as error:
         raise ValueError(f"{path!r} holds no curves I and B: {error}") from None
     return light.astype(np.float32), response.astype(np.float32)

@@ -217,7 +217,7 @@ def parse(name: str) -> Law:
     if not colon and head in FIXED:
         return FIXED[head]
     if not colon or head not in MAKERS:
-        raise ValueError(f"noise {name!r} is not known; {_list_names()}")
+        raise ValueError(f"unknown noise {name!r}; {_list_names()}")
     try:
         return MAKERS[head](text)
     except ValueError as error:

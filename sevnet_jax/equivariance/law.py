@@ -84,7 +84,7 @@ def measure(
         scales = [k for k in SCALES if float(limits.tiny) <= k <= float(limits.max)]
     scales, shifts = tuple(scales), tuple(shifts)
     if not scales or any(scale <= 0 for scale in scales):
-        raise ValueError(f"the law is for scales above 0, at least one; got {scales}")
+        raise ValueError(f"give at least one scale, all above 0; got {scales}")
     # A product with 1 is a copy: a function that works in place must not spoil x.
     result = fn(_combine(operator.mul, x, 1.0))
     result_dtype = _coarsest_dtype(result)
@@ -149,7 +149,9 @@ def assert_homogeneous(
     result = measure(fn, x, scales, shifts=(), degree=degree)
     tolerance = result.rounding if tolerance is None else tolerance
     if not any(row.in_range for row in result.scales):
-        raise ValueError("at each of these scales the expected values leave the range")
+        raise ValueError(
+            "the expected values overflow or underflow at all of these scales"
+        )
     for row in result.scales:
         if not row.keeps_law(tolerance):
             limit = f"the limit is {tolerance:.1e}"

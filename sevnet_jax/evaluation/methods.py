@@ -193,7 +193,7 @@ def _import(name: str) -> tuple[Callable[[np.ndarray], np.ndarray], str | None]:
     except Exception as error:  # importing runs anybody's code
         raise ValueError(f"cannot import {name!r}: {error}") from error
     if not callable(function):
-        raise ValueError(f"{name!r} is no function but {type(function).__name__}")
+        raise ValueError(f"{name!r} is not a function but {type(function).__name__}")
     file = getattr(module, "__file__", None)
     if not file:
         return function, None

@@ -135,7 +135,7 @@ def check_crop(crop: Crop, height: int, width: int) -> None:
     fits = crop.left + crop.side <= width and crop.top + crop.side <= height
     if crop.side < 1 or min(crop.left, crop.top) < 0 or not fits:
         raise ValueError(
-            f"the crop {crop.left},{crop.top},{crop.side} is not inside of the photo, "
+            f"the crop {crop.left},{crop.top},{crop.side} is not inside the photo, "
             f"which is {width} wide and {height} high"
         )
 

@@ -88,7 +88,7 @@ def _check_chain(path: Path) -> None:
         seen: set[int] = set()
         while place:
             if place in seen:
-                raise Refused("a damaged image: its pages run in a circle")
+                raise Refused("a damaged image: its pages form a loop")
             seen.add(place)
             file.seek(place)
             count = int.from_bytes(file.read(counted), order)

@@ -100,9 +100,7 @@ class Denoiser:
             return [np.s_[i : i + 1] for i in range(colours)]
         if wanted == 3:
             return [np.s_[:colours]]
-        raise ValueError(
-            f"these weights take images of {wanted} channels, not of {count}"
-        )
+        raise ValueError(f"these weights need images of {wanted} channels, got {count}")
 
     def _plan(self, height: int, width: int, fast: bool):
         """The windows along both axes; one each if the image fits as a whole."""
@@ -112,9 +110,9 @@ class Denoiser:
         if model.reach is None and not fast:
             raise ValueError(
                 "this network depends on the whole image, so tiles would change the "
-                f"result; {width}x{height} is more than the {self.tile_pixels} pixels "
-                "that are restored at once: cut it yourself, or take overlapping tiles "
-                "with fast=True (--fast)"
+                f"result, and {width}x{height} is more than the {self.tile_pixels} "
+                "pixels that fit at once; cut the image yourself, or accept tiles that "
+                "overlap and blend with fast=True (--fast)"
             )
         multiple = model.multiple
         margin = FAST_MARGIN if fast or model.reach is None else model.reach
@@ -185,7 +183,7 @@ def check_image(image: np.ndarray, channels: int) -> None:
     """Raises ValueError unless it is an image, or several, of 1 to 4 or `channels`."""
     if image.dtype not in (*INTEGERS, *FLOATS):
         names = ", ".join(np.dtype(t).name for t in (*INTEGERS, *FLOATS))
-        raise ValueError(f"pixels may be {names}; got {image.dtype}")
+        raise ValueError(f"pixels must be {names}; got {image.dtype}")
     known = image.ndim == 2 or image.shape[-1] in (1, 2, 3, 4, channels)
     if image.ndim not in (2, 3, 4) or not known:
         raise ValueError(

@@ -84,7 +84,7 @@ def check(model: Network) -> SEVNet:
     else:
         return model
     raise ValueError(
-        "ONNX files are made of SEVNets with their usual block, bare or after a "
+        "only SEVNets with the usual block can become ONNX files, alone or after a "
         f"translator, got {what}; --to stablehlo takes other networks"
     )
 

@@ -152,7 +152,7 @@ def _read_units(wrapped: bool | Sequence[float]) -> tuple[float, float]:
     except (TypeError, ValueError):
         pass
     raise ValueError(
-        "wrapped is True, False, or a mean and a positive deviation, for example "
+        "wrapped must be True, False, or a mean and a positive deviation such as "
         f"(0.45, 0.25); got {wrapped!r}"
     )
 

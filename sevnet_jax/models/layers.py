@@ -129,7 +129,9 @@ class InteractiveGating(nn.Module):
             case "both":
                 return tokens.gate(value, gate)
             case other:
-                raise ValueError(f"scaling is 'both', 'gate' or 'none', got {other!r}")
+                raise ValueError(
+                    f"scaling must be 'both', 'gate' or 'none', got {other!r}"
+                )
 
 
 class Pointwise(nn.Module):

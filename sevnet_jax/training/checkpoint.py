@@ -108,7 +108,7 @@ class Checkpoints:
         for name in sorted({*saved, *wanted}):
             if saved.get(name) != wanted.get(name):
                 raise ValueError(
-                    f"checkpoint {path} is of another model or optimizer: {name} is "
+                    f"checkpoint {path} has another model or optimizer: {name} is "
                     f"{saved.get(name)} there, {wanted.get(name)} in the config"
                 )
         return self._orbax.restore(path / "state", _placed_as(template))
@@ -124,7 +124,7 @@ class Checkpoints:
             aside = _free_name(path)
             path.rename(aside)
             _log.warning(
-                "checkpoint %s is damaged: %s; set aside as %s, going on without it",
+                "checkpoint %s is damaged: %s; renamed to %s, continuing without it",
                 step,
                 fault,
                 aside.name,

@@ -40,9 +40,17 @@ def choose_held_out(crops: Iterable[Path], count: int = HELD_OUT) -> set[Path]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("crops", type=Path)
-    parser.add_argument("out", type=Path, help="gets the folders train and held_out")
-    parser.add_argument("--held-out", type=int, default=HELD_OUT, metavar="N")
+    parser.add_argument("crops", type=Path, help="folder of crops")
+    parser.add_argument(
+        "out", type=Path, help="folder to write the folders train and held_out into"
+    )
+    parser.add_argument(
+        "--held-out",
+        type=int,
+        default=HELD_OUT,
+        metavar="N",
+        help=f"crops to hold out (default: {HELD_OUT})",
+    )
     args = parser.parse_args(argv)
     try:
         crops = images.list_files(args.crops)
