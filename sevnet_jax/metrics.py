@@ -1,7 +1,7 @@
-"""Scores by the protocol "rgb8": what is compared are the pixels of an 8-bit file.
+"""Scores by the protocol "rgb8", which compares the pixels of 8-bit files.
 
-A new metric is a function of (pixels, reference) and a line in METRICS; tables, files
-and training then have it too.
+A new metric is a function of (pixels, reference) and a line in METRICS. Tables, score
+files and training then report it.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
-"""Weights in one safetensors file, with the model's config and where they come from.
+"""Weights in one safetensors file, with the model's config and their provenance.
 
-Nothing in such a file can run code. What it holds is checked before it is used.
+Nothing in such a file can run code. Its content is checked before it is used.
 """
 
 import dataclasses

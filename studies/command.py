@@ -1,4 +1,4 @@
-"""What the scripts of the studies share: their options, and how they end."""
+"""What the scripts of the studies share: options, error messages and exit codes."""
 
 import argparse
 import logging

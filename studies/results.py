@@ -1,4 +1,4 @@
-"""Files of trained runs, one JSON each, and the rows of tables that they make."""
+"""Result files of trained runs, one JSON each, and the table rows made from them."""
 
 import argparse
 import dataclasses
@@ -211,7 +211,9 @@ def run_report(
     write: Callable[[str | Path, str | Path | None], None],
 ) -> int:
     """Runs a study's report as a command, and returns the exit code."""
-    parser = argparse.ArgumentParser(description=description)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--runs",
         default=folder,

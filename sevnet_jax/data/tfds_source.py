@@ -1,4 +1,4 @@
-"""Images of a TFDS data set by number, read without TensorFlow."""
+"""Images of a TFDS data set by index, read without TensorFlow."""
 
 from pathlib import Path
 

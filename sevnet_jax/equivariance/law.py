@@ -1,7 +1,7 @@
 """Measures and asserts f(kx) = k^d f(x) and f(x + b) = f(x) + b.
 
-Scaling by a power of two only moves exponents in floating point, so there the law is
-checked with `==`. A tolerance is for other scales only, where k x itself is rounded.
+In floating point, scaling by a power of two only changes exponents, so the law is
+checked with `==`. Only other scales, where k x itself is rounded, have a tolerance.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
-"""What is scored: weights of ours, classical denoisers, or any function.
+"""What a table scores: weights, classical denoisers, or any function.
 
-A classical denoiser is told the noise's true level; a network is told nothing.
+Classical denoisers are told the true noise level; networks are told nothing.
 """
 
 import dataclasses

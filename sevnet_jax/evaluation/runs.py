@@ -1,4 +1,4 @@
-"""A whole run of the protocol: scenes in, scores out, with a bar, resumable."""
+"""A resumable run of the protocol: scenes in, scores out, with a progress bar."""
 
 import csv
 import dataclasses

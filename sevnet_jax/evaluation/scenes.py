@@ -1,4 +1,4 @@
-"""What is restored in a table: clean images under noises, or real noisy pairs."""
+"""The images of a table: clean images under noises, or real noisy pairs."""
 
 import dataclasses
 import functools

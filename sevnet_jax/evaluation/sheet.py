@@ -1,6 +1,6 @@
-"""Captioned pictures on one sheet, a pixel of a picture a pixel of the sheet.
+"""Captioned pictures on one sheet. Each pixel of a picture is one pixel of the sheet.
 
-Resampling would change the noise. In PDF and SVG, too, the pixels stay what they are.
+Resampling would change the noise. PDF and SVG files keep the exact pixels too.
 """
 
 import dataclasses

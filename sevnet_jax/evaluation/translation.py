@@ -1,4 +1,4 @@
-"""What a translator does to the noise: its values, its spectrum, and the result."""
+"""What a translator does to noise: its values, its spectrum, and the restored image."""
 
 import dataclasses
 import math

@@ -1,7 +1,7 @@
 """Image files to arrays and back, with bit depth, EXIF, colour profile, resolution.
 
-PNG of 16 bit goes through imagecodecs and TIFF through tifffile, since Pillow cuts
-16-bit colour to 8 bit; everything else through Pillow.
+16-bit PNG files go through imagecodecs and TIFF files through tifffile, because Pillow
+reduces 16-bit colour to 8 bit. Everything else goes through Pillow.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""A picture between its file and the network."""
+"""A picture: pixels with the metadata of their file."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""`denoise.py`: reads images, restores them, and says what it does."""
+"""`denoise.py`: reads images, restores them, and writes the results."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""One network for arrays: any shape, type and unit in, the same out."""
+"""One network for arrays: takes any shape, type and unit, and returns the same."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ class Denoiser:
     ):
         """`precision` is that of products, see `jax.default_matmul_precision`.
 
-        Without `devices`, all of this host that are of the default kind.
+        `devices` are by default all devices of this host of the default kind.
         """
         self.weights = weights
         self.tile_pixels = tile_pixels
@@ -58,14 +58,16 @@ class Denoiser:
     ) -> np.ndarray:
         """Returns the restored image, of the shape and type of `image`.
 
-        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]; C is what the network
-        takes, or 1 (grey), 2 (grey, alpha), 3 (colour) or 4 (colour, alpha), and alpha
-        stays as it is. A network of 1 channel restores colours one by one. Types are
-        uint8, uint16, float16, float32 and float64. `strength` blends from the input,
-        0, to the restored image, 1, as `blend` does. `ensemble` averages over the eight
-        flips and rotations. `fast` overlaps the tiles of large images less, and blends
-        them. `clipped` undoes the clipping of noise at black and white, 0 and 1 in
-        floats; "auto" does so for integers with strong white noise.
+        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]. C is the number of
+        channels that the network takes, or 1 (grey), 2 (grey, alpha), 3 (colour) or 4
+        (colour, alpha). Alpha stays as it is. A network of 1 channel restores colours
+        one by one. Types are uint8, uint16, float16, float32 and float64.
+
+        `strength` blends from the input (0) to the restored image (1), as `blend` does.
+        `ensemble` averages over the eight flips and rotations. `fast` overlaps the
+        tiles of large images less, and blends them. `clipped` undoes the clipping of
+        noise at black and white (0 and 1 in floats); "auto" does so for integers with
+        strong white noise.
         """
         image = np.asarray(image)
         check_image(image, self.weights.model.channels)

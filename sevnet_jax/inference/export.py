@@ -1,7 +1,7 @@
 """`export.py`: writes a network with its weights as a program for other runtimes.
 
-One file serves all image sizes: height and width are symbols. What it was made of is
-inside: in an ONNX file as its metadata, in a StableHLO file as a last line of JSON.
+One file serves all image sizes: height and width are symbols. The file records how it
+was made: an ONNX file as metadata, a StableHLO file as a last line of JSON.
 """
 
 import argparse

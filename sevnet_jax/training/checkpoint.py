@@ -1,8 +1,8 @@
 """Checkpoints on disk, by Orbax, each with the sha256 of its files.
 
-A checkpoint is the folder `STEP`, holding `state` and `manifest.json`. It is made as
-`STEP.part` and renamed when all of it is written: a folder of that name is whole.
-Orbax does not notice damaged arrays; the manifest does.
+A checkpoint is the folder `STEP` with `state` and `manifest.json`. It is written as
+`STEP.part` and renamed when it is complete, so a folder named `STEP` is always
+complete. Orbax does not notice damaged arrays; the manifest does.
 """
 
 import hashlib

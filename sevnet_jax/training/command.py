@@ -1,4 +1,4 @@
-"""`train.py`: reads the config and its changes, trains, and says what goes wrong."""
+"""`train.py`: reads the config and its changes, trains, reports errors in one line."""
 
 import argparse
 import ast

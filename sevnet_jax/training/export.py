@@ -1,4 +1,4 @@
-"""The weights of a run: the file it may start from, and the one it ends with."""
+"""The weights of a run: those it starts from, and the file it writes at the end."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Devices and hosts: every device holds the state and works on its own rows."""
+"""Devices and hosts: every device holds the state and computes its own rows."""
 
 from collections.abc import Callable
 from typing import Any

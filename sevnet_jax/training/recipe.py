@@ -1,4 +1,4 @@
-"""How to train: every key of a config; by default the paper's, and averaged weights."""
+"""All settings of a training run; by default the paper's, plus averaged weights."""
 
 import dataclasses
 import difflib

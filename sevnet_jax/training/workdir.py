@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, and that one run at a time uses it."""
+"""The folder of a run: which run it belongs to, and a lock for one run at a time."""
 
 import contextlib
 import json

@@ -1,10 +1,10 @@
-"""Splits a folder of crops into training and held-out ones, by the photos they are of.
+"""Splits a folder of crops into training and held-out crops, photo by photo.
 
 python -m studies.weights.split CROPS OUT --held-out 40
 
-A crop is named PHOTO_anything; all crops of a photo go to one side. Which photos are
-held out is decided by the hash of their names: the same on every machine, and unchanged
-for the others when photos are added.
+A crop is named PHOTO_anything, and all crops of a photo go to the same side. A hash of
+the photo's name decides which photos are held out. So the split is the same on every
+machine, and it stays the same for the other photos when photos are added.
 """
 
 import argparse

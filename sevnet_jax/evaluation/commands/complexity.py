@@ -1,4 +1,4 @@
-"""eval.py complexity."""
+"""eval.py complexity: parameters, MACs and time of networks, next to the paper's."""
 
 import argparse
 import dataclasses

@@ -1,4 +1,4 @@
-"""eval.py curve: PSNR against the noise level, far beyond the levels of training."""
+"""eval.py curve: PSNR against the noise level, far beyond the training range."""
 
 import argparse
 import contextlib

@@ -1,7 +1,7 @@
-"""eval.py features: how much a network's features follow the noise's level map.
+"""eval.py features: how much a network's features depend on the noise's level map.
 
 One photo and one draw of noise, under several level maps. Only the map differs, so a
-network that factors the level out shows the same features.
+network that factors out the noise level has the same features under all maps.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""eval.py import: official weights of another project's network, turned into ours.
+"""eval.py import: converts official weights of a rival into a weights file.
 
-Nothing in such a file is run: .safetensors hold arrays only, and PyTorch's files are
-read by its restricted loader, which refuses everything but tensors.
+Nothing in such a file is run: .safetensors files hold only arrays, and PyTorch's files
+are read by its restricted loader, which refuses everything except tensors.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""eval.py noise: a sheet with every noise law at every level, and the level maps."""
+"""eval.py noise: a sheet with every noise at every level, and the level maps."""
 
 import argparse
 import math
