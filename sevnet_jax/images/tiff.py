@@ -116,7 +116,7 @@ class _Collector(logging.Handler):
 def _watch_for_damage() -> Iterator[None]:
     """Turns tifffile's word of pages that are not there into an error.
 
-    It logs it and goes on without them; what else it logs is of no use to anybody.
+    It logs this and continues without them; nothing else that it logs is useful.
     """
     handler = _Collector()
     logger = logging.getLogger("tifffile")

@@ -238,7 +238,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add(
         "--translator",
         metavar="FILE",
-        help="your own translator: a network that makes camera noise white",
+        help="your own translator: a network that turns camera noise into noise that "
+        "the weights can remove",
     )
     add("--parts", metavar="FILE", help="config file that defines parts of the "
         "network, if the weights were not trained on this machine")  # fmt: skip

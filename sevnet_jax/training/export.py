@@ -22,7 +22,7 @@ def find_hashes(recipe: Recipe) -> dict[str, str]:
     """Returns the hashes of the weights that a recipe names.
 
     A run remembers them: a file that is replaced under the same name is noticed when
-    the run goes on.
+    the run resumes.
     """
     names = {"init_weights": recipe.init_weights, "denoiser": recipe.denoiser}
     return {k: weights.load_named(name).sha256 for k, name in names.items() if name}

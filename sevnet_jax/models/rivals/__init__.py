@@ -31,7 +31,8 @@ Compute in the type of `x`; statistics and softmax in float32 (`tokens.widen`,
 `attention.multiply_wide`). Types and ranks are never promoted implicitly: to combine a
 vector with an image, use `common.spread`. Take GELU from `common.gelu`. Values that
 depend only on static shapes (indices, labels) are NumPy arrays, made when traced; large
-tables, such as masks, are computed inside the program. Stochastic depth and drop-out are left out.
+tables, such as masks, are computed inside the program. Stochastic depth and drop-out
+are left out.
 """
 
 from sevnet_jax.models.rivals import (
