@@ -31,7 +31,7 @@ lint: $(VENV)/.dev  ## check style and types without changing a file
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 
-format: $(VENV)/.dev  ## rewrite the files in the house style
+format: $(VENV)/.dev  ## rewrite the files in the project's style
 	$(RUN) -m ruff format .
 	$(RUN) -m ruff check --fix .
 

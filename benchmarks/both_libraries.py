@@ -1,4 +1,4 @@
-"""One step of a network, as JAX and as PyTorch run it, and whether both do the same."""
+"""One step of a network in JAX and in PyTorch, and a check that both agree."""
 
 import functools
 import time

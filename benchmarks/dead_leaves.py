@@ -2,7 +2,7 @@
 
 python benchmarks/dead_leaves.py --photos FOLDER --test FOLDER --workdir runs/leaves
 
-Both runs are those of train.py, and go on if they were stopped.
+Both runs are those of train.py. Rerun the same command to resume.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Patches a second of the data pipeline, and what they compare with.
+"""Patches per second of the data pipeline, next to PyTorch's loader and to training.
 
     python benchmarks/pipeline.py [--images FOLDER] [--json OUT] [--memory]
 
-Needs the extras `train` and `bench`. Rivals are measured in turn with the pipeline,
-round by round, and the best round of each counts: what else the machine does then
-hits both alike. Without --images, dead leaves are drawn to a temporary folder first.
+Needs the extras `train` and `bench`. The pipeline and what it is compared with are
+measured in turn, and the best round of each counts, so other work on the machine
+affects all alike. Without --images, dead leaves are drawn to a temporary folder.
 """
 
 import argparse

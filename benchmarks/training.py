@@ -1,4 +1,4 @@
-"""What the training loop adds to the bare step, what remat saves, how devices share.
+"""What the loop adds to the bare step, what remat saves, how devices share work.
 
 python benchmarks/training.py
 """

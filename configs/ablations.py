@@ -6,7 +6,7 @@ python train.py --config configs/ablations.py:2f,sevnet_xs --config.data.source=
 python train.py --config configs/ablations.py:2f_wrapped,sevnet_xs --workdir runs/2f_w
 python eval.py equivariance --config configs/ablations.py:2f,sevnet_s
 
-All rows one after the other, with their scores: studies/ablation/run.py.
+studies/ablation/run.py trains and scores all rows, one after the other.
 """
 
 from ml_collections import ConfigDict

@@ -5,9 +5,9 @@ python train.py --config configs/sevnet_s.py --config.data.source=FOLDER \
 python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s \
     --config.data.source=FOLDER --workdir runs/s2
 
-Small patches first, since many of them leave the plateau of linear filters soon; then
-large ones, which the network sees more of than of their borders. What both stages took
-and gave: docs/weights.md.
+The first stage has many small patches, with which training soon leaves the plateau of
+linear filters. The second has large patches, in which the network sees less border.
+docs/weights.md has the time and scores of both stages.
 """
 
 from ml_collections import ConfigDict

@@ -1,4 +1,4 @@
-"""A tiny network on drawn images: does everything work here? A minute, no data.
+"""A tiny network on drawn images, to check the installation. A minute, no data.
 
 python train.py --config configs/smoke.py --workdir runs/smoke
 """

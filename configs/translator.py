@@ -5,9 +5,9 @@ python train.py --config configs/translator.py --config.data.source=FOLDER \
 python train.py --config configs/translator.py:second --config.init_weights=runs/t \
     --config.data.source=FOLDER --workdir runs/t2
 
-The first stage learns from strong camera noise; the second from all levels of it, and
-from white noise and none, which it is to leave alone. What both took and gave:
-docs/weights.md. The paper's:
+The first stage learns from strong camera noise. The second learns from all levels of
+camera noise, and from white noise and clean images, which it should leave alone.
+docs/weights.md has the time and scores of both. The paper's translator:
 
 python train.py --config configs/translator.py:sevnet --config.denoiser=FILE \
     --workdir runs/t_sevnet

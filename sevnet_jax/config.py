@@ -1,9 +1,9 @@
 """Config files: Python files with `get_config()`, named PATH or PATH:ARGUMENT.
 
-A config may define parts: a block, a network, a noise. Weights record which config they
-were trained with, and the user's cache remembers where it is, so that the parts are
-known when the weights are used. Only files that this user has trained with, and that
-have not changed since, are run: nothing in a weights file can name other code.
+A config may define parts: a block, a network, a noise model. Weights record which
+config they were trained with, and the user's cache remembers its path, so the parts are
+found again when the weights are used. A config is run only if this user has trained
+with it and it has not changed since: a weights file cannot make other code run.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Scores by the protocol "rgb8": what is compared are the pixels of an 8-bit file.
+"""Scores by the protocol "rgb8", which compares the pixels of 8-bit files.
 
-A new metric is a function of (pixels, reference) and a line in METRICS; tables, files
-and training then have it too.
+A new metric is a function of (pixels, reference) and a line in METRICS. Tables, score
+files and training then report it.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class Reference:
         _check_pair(image, self.clean)
         if image.ndim != 3 or min(image.shape[:2]) < WINDOW_TAPS:
             raise ValueError(
-                f"SSIM needs [H, W, C] and {WINDOW_TAPS} pixels a side, got "
+                f"SSIM needs [H, W, C] and {WINDOW_TAPS} pixels per side, got "
                 f"{image.shape}"
             )
         if self._moments is None:

@@ -1,4 +1,4 @@
-"""What the commands ask of JAX before they start, and what they run on."""
+"""How the commands set up JAX, where they keep their cache, and what they run on."""
 
 import importlib.metadata
 import os

@@ -1,6 +1,6 @@
-"""Weights in one safetensors file, with the model's config and where they come from.
+"""Weights in one safetensors file, with the model's config and their provenance.
 
-Nothing in such a file can run code. What it holds is checked before it is used.
+Nothing in such a file can run code. Its content is checked before it is used.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ def load_weights(path: str | Path) -> Weights:
         raise ValueError(f"{path} uses an unknown model: {error}{hint}") from None
     digest = _digest(arrays, metadata)
     if digest != wanted:
-        raise ValueError(f"{path} is damaged: its sha256 is not the one it was given")
+        raise ValueError(f"{path} is damaged: its content does not match its sha256")
     params = traverse_util.unflatten_dict(arrays, sep="/")
     check_fit(path, params, model)
     params = jax.tree.map(jnp.asarray, params)
@@ -103,7 +103,7 @@ def _name_config(metadata: Mapping[str, str]) -> str:
         name = json.loads(metadata["provenance"])["config"]["file"]
     except (KeyError, ValueError, TypeError):
         return ""
-    return f"; if {name}, their config, defines it, give that file as --parts"
+    return f"; if the config {name} defines it, add --parts with that file"
 
 
 def find_file(name_or_path: str | Path) -> Path:
@@ -114,7 +114,7 @@ def find_file(name_or_path: str | Path) -> Path:
     if not (path / FILE).is_file():
         raise ValueError(
             f"the run {str(path)!r} has no {FILE}; is it finished? Its last step "
-            "writes them"
+            "writes this file"
         )
     return path / FILE
 
@@ -140,7 +140,7 @@ def load_named(name_or_path: str | Path) -> Weights:
             return load_weights(path)
     if not Path(name).is_file():
         raise ValueError(
-            f"there are no weights {name!r}; give a file or one of: "
+            f"there are no weights {name!r}; give a file, a run's folder or one of: "
             f"{', '.join(sorted(bundled)) or 'none came with this package'}"
         )
     return load_weights(name)
@@ -151,7 +151,7 @@ def load_denoiser(name_or_path: str | Path) -> Weights:
     weights = load_named(name_or_path)
     if "denoiser_sha256" in weights.provenance:
         raise ValueError(
-            f"{name_or_path} is a translator, which restores nothing by itself; give "
+            f"{name_or_path} is a translator, which restores nothing by itself; pass "
             "it as --translator"
         )
     return weights
@@ -168,7 +168,7 @@ def load_partner(translator: Weights) -> Weights:
                 return load_weights(path)
     raise ValueError(
         f"the translator was trained for the denoiser {wanted[:12]}, which did not "
-        "come with this package; give it as --weights"
+        "come with this package; pass it as --weights"
     )
 
 

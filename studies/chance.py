@@ -1,4 +1,4 @@
-"""Which differences between trained rows are no accident of their trainings."""
+"""Which differences between trained rows are larger than chance makes them."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What the scripts of the studies share: their options, and how they end."""
+"""What the scripts of the studies share: options, error messages and exit codes."""
 
 import argparse
 import logging
@@ -18,12 +18,26 @@ def make_parser(description: str | None, out: Path) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--photos", required=True, help="clean photos; A=4,B=1: mixed")
-    parser.add_argument("--held_out", required=True, help="other photos, to choose by")
-    parser.add_argument("--test", required=True, nargs="+", help="folders of photos")
-    parser.add_argument("--workdir", required=True, type=Path, help="for the runs")
-    parser.add_argument("--out", default=out, type=Path, help="for their results")
-    parser.add_argument("--write", metavar="FILE", help="Markdown that gets the tables")
+    parser.add_argument(
+        "--photos",
+        required=True,
+        help="folder of clean photos to train on; A=4,B=1 mixes two",
+    )
+    parser.add_argument(
+        "--held_out", required=True, help="folder of other photos, to choose stages by"
+    )
+    parser.add_argument(
+        "--test", required=True, nargs="+", help="folders of photos to score on"
+    )
+    parser.add_argument(
+        "--workdir", required=True, type=Path, help="folder for the runs"
+    )
+    parser.add_argument(
+        "--out", default=out, type=Path, help="folder for the result files"
+    )
+    parser.add_argument(
+        "--write", metavar="FILE", help="Markdown file to write the tables into"
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Files of trained runs, one JSON each, and the rows of tables that they make."""
+"""Result files of trained runs, one JSON each, and the table rows made from them."""
 
 import argparse
 import dataclasses
@@ -81,7 +81,7 @@ def load(folder: str | Path) -> dict[str, Run]:
     """Returns all runs by name; those of one set must be of the same images."""
     paths = sorted(Path(folder).glob("*.json"))
     if not paths:
-        raise ValueError(f"no results of runs, *.json, in {str(folder)!r}")
+        raise ValueError(f"no results of runs (*.json) in {str(folder)!r}")
     runs, first = {}, None
     for path in paths:
         try:
@@ -95,7 +95,7 @@ def load(folder: str | Path) -> dict[str, Run]:
             raise ValueError(f"{path} holds no run: {error!r}") from None
         first = first or images
         if images and images != first:
-            raise ValueError(f"{path} was scored on other images than the others")
+            raise ValueError(f"{path} was scored on other images than the other runs")
     return runs
 
 
@@ -211,14 +211,19 @@ def run_report(
     write: Callable[[str | Path, str | Path | None], None],
 ) -> int:
     """Runs a study's report as a command, and returns the exit code."""
-    parser = argparse.ArgumentParser(description=description)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--runs", default=folder, metavar="FOLDER", help="with a JSON file for each"
+        "--runs",
+        default=folder,
+        metavar="FOLDER",
+        help="folder of result files, one JSON per run",
     )
     parser.add_argument(
         "--write",
         metavar="FILE",
-        help="Markdown whose block between the marks is replaced",
+        help="Markdown file whose tables, between the markers, are replaced",
     )
     args = parser.parse_args(argv)
     try:

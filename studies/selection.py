@@ -1,4 +1,4 @@
-"""Which runs count, which are late, and what the reference is trained further for."""
+"""Which runs count, which are behind, and how long the reference is trained."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence

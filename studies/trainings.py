@@ -1,8 +1,7 @@
-"""Networks trained in the same stages until they are close to a reference, and scored.
+"""Trains networks in the same stages until they are close to a reference; scores them.
 
-What was done already is not done again; trainings and scores that were stopped go on.
-Weights that the workdir no longer has are trained again where a run is to go on from
-them or be scored.
+Finished runs are not repeated, and stopped trainings and scores resume. Weights that
+are missing in the workdir are trained again if a run continues from them or is scored.
 """
 
 import dataclasses
@@ -116,7 +115,7 @@ def find_done(study: Study, run: Run) -> Run | None:
         return None
     done = json.loads(path.read_text())
     if {key: done.get(key) for key in run} != run:
-        raise ValueError(f"{path} is of a run with other settings; move it away")
+        raise ValueError(f"{path} belongs to a run with other settings; move it away")
     return done
 
 

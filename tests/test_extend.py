@@ -110,9 +110,7 @@ def test_what_is_not_remembered_is_asked_for(
         assert denoise.main([str(photo), "--weights", str(run)]) == 2
         error = capsys.readouterr().err
         assert "unknown gate 'max'" in error
-        assert (
-            "my_block.py, their config, defines it, give that file as --parts" in error
-        )
+        assert "the config my_block.py defines it, add --parts with that file" in error
     forget()
     config.write_text(original + "# other")
     argv = [str(photo), "--weights", str(run), "--quiet", "--parts", str(config)]

@@ -77,5 +77,5 @@ def test_equal_images_score_one(rng):
 
 def test_images_below_the_window_are_refused():
     a = np.zeros((10, 20, 3), np.uint8)
-    with pytest.raises(ValueError, match="11 pixels a side"):
+    with pytest.raises(ValueError, match="11 pixels per side"):
         metrics.ssim(a, a)

@@ -1,1 +1,1 @@
-"""Clean images in, noisy batches out. Only `pipeline` imports TensorFlow."""
+"""Noise models, image sources, training batches. Only `pipeline` imports TensorFlow."""

@@ -1,4 +1,4 @@
-"""What training batches are made of; `pipeline` makes them."""
+"""The settings of training batches, which `pipeline` makes."""
 
 import dataclasses
 

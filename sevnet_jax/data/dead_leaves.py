@@ -1,8 +1,8 @@
-"""Drawn training images: shapes that hide each other, as things in the world do.
+"""Drawn training images ("dead leaves"): overlapping shapes, as in photos of the world.
 
-Radii follow the power law r^-3, which makes the image look alike at every scale as
-photographs do. Shapes are drawn at a finer grid and averaged, so an edge spans about
-a pixel, like an edge in a photograph reduced in size.
+Radii follow the power law r^-3, so the images look alike at every scale, as photos do.
+Shapes are drawn on a finer grid and averaged, so an edge is about a pixel wide, as in a
+photo that was reduced in size.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
 """Camera noise: clean -> raw -> noise -> raw -> image, and only the noise is kept.
 
-After Guo et al. (CVPR 2019) as later work simplifies it: the camera's response is a
-gamma (or a measured curve), its colours a matrix, its sensor a Bayer mosaic read by
-Malvar-He-Cutler interpolation. As in Guo et al.'s code, what leaves the inverse
-response still counts as sRGB-encoded when the colour matrix is due: this is what
-makes the noise as strong as stated (about 25 dB). NumPy only.
+After Guo et al. (CVPR 2019), as simplified in later work: the camera's response is a
+gamma (or a measured curve), its colours are a matrix, and its sensor is a Bayer mosaic
+that Malvar-He-Cutler interpolation reads. As in Guo et al.'s code, the output of the
+inverse response is treated as sRGB-encoded before the colour matrix. This gives the
+noise its stated strength (about 25 dB). NumPy only.
 """
 
 import dataclasses
@@ -116,7 +116,9 @@ def _load_curves(path: str) -> tuple[np.ndarray, np.ndarray]:
         light, response = content["I"], content["B"]
         rising = all((np.diff(curves) >= 0).all() for curves in (light, response))
         if light.ndim != 2 or light.shape != response.shape or not rising:
-            raise ValueError(f"they are {light.shape} and {response.shape}, or fall")
+            raise ValueError(
+                f"they are {light.shape} and {response.shape}, or decrease"
+            )
     except Exception as error:
         raise ValueError(f"{path!r} holds no curves I and B: {error}") from None
     return light.astype(np.float32), response.astype(np.float32)

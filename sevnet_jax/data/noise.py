@@ -1,11 +1,11 @@
-"""Noise laws: formulas only. The randomness comes in as the argument `draw`.
+"""Noise models ("laws"): formulas that take their random numbers from `draw`.
 
-One definition serves NumPy (tables, frozen streams) and TensorFlow (training,
-stateless): a law uses operators that both understand, and asks `draw` for
-`normal`, `laplace`, `uniform` (by shape) and `poisson` (by rate).
-The level stands under the root, as a variance: TensorFlow's graphs reorder longer
-products, and the last bit would differ from NumPy's.
-A new law is a dataclass here and a line in `FIXED` or `MAKERS`.
+One definition serves NumPy (tables, streams that never change) and TensorFlow
+(training, stateless): a law uses operators that both understand, and asks `draw` for
+`normal`, `laplace`, `uniform` (by shape) and `poisson` (by rate). The level is under
+the square root, as a variance, because TensorFlow's graphs reorder longer products and
+the last bit would differ from NumPy's. A new law is a dataclass here and a line in
+`FIXED` or `MAKERS`.
 """
 
 import dataclasses
@@ -217,7 +217,7 @@ def parse(name: str) -> Law:
     if not colon and head in FIXED:
         return FIXED[head]
     if not colon or head not in MAKERS:
-        raise ValueError(f"noise {name!r} is not known; {_list_names()}")
+        raise ValueError(f"unknown noise {name!r}; {_list_names()}")
     try:
         return MAKERS[head](text)
     except ValueError as error:

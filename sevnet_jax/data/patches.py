@@ -1,4 +1,4 @@
-"""Patches cut from images and turned: views and one copy, no randomness of its own."""
+"""Cuts patches from images, flips and rotates them. Nothing here is random."""
 
 import numpy as np
 

@@ -1,7 +1,8 @@
 """Noisy batches for training, each value a function of (seed, step, row).
 
-The one module that imports TensorFlow. The row counts in the global batch: one host
-or eight make the same batch, each its own rows, from any step on, at any parallelism.
+Only this module imports TensorFlow. Rows are counted in the global batch: one host or
+eight hosts make the same batch, each its own rows, from any step on and with any
+parallelism.
 """
 
 import collections

@@ -1,7 +1,7 @@
 """Clean images: `len(source)` and `source[i]` -> [H, W, C], uint8 or uint16.
 
-Nothing is decoded before it is asked for; then it is kept while the cache has room.
-A new kind of source is a subclass of `Source` and an entry in KINDS.
+An image is decoded when it is first used, and kept while the cache has room. A new kind
+of source is a subclass of `Source` and an entry in KINDS.
 """
 
 import abc

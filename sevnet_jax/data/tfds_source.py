@@ -1,4 +1,4 @@
-"""Images of a TFDS data set by number, read without TensorFlow."""
+"""Images of a TFDS data set by index, read without TensorFlow."""
 
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def open_prepared(
         reason = f"{error}".strip().split("\n")[0]
         raise ValueError(
             f"TFDS {name!r} cannot be prepared ({type(error).__name__}: {reason}); run "
-            f"`tfds build {name}` where it can, and let TFDS_DATA_DIR name its folder"
+            f"`tfds build {name}` where it can, and set TFDS_DATA_DIR to its folder"
         ) from None
     try:
         return Tfds(builder, split or "train", min_side, cache or Cache())

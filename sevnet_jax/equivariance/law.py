@@ -1,7 +1,7 @@
 """Measures and asserts f(kx) = k^d f(x) and f(x + b) = f(x) + b.
 
-Scaling by a power of two only moves exponents in floating point, so there the law is
-checked with `==`. A tolerance is for other scales only, where k x itself is rounded.
+In floating point, scaling by a power of two only changes exponents, so the law is
+checked with `==`. Only other scales, where k x itself is rounded, have a tolerance.
 """
 
 import dataclasses
@@ -84,7 +84,7 @@ def measure(
         scales = [k for k in SCALES if float(limits.tiny) <= k <= float(limits.max)]
     scales, shifts = tuple(scales), tuple(shifts)
     if not scales or any(scale <= 0 for scale in scales):
-        raise ValueError(f"the law is for scales above 0, at least one; got {scales}")
+        raise ValueError(f"give at least one scale, all above 0; got {scales}")
     # A product with 1 is a copy: a function that works in place must not spoil x.
     result = fn(_combine(operator.mul, x, 1.0))
     result_dtype = _coarsest_dtype(result)
@@ -149,7 +149,9 @@ def assert_homogeneous(
     result = measure(fn, x, scales, shifts=(), degree=degree)
     tolerance = result.rounding if tolerance is None else tolerance
     if not any(row.in_range for row in result.scales):
-        raise ValueError("at each of these scales the expected values leave the range")
+        raise ValueError(
+            "the expected values overflow or underflow at all of these scales"
+        )
     for row in result.scales:
         if not row.keeps_law(tolerance):
             limit = f"the limit is {tolerance:.1e}"

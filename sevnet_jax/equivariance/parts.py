@@ -44,7 +44,7 @@ def measure_parts(
     one that returns something other than floating-point arrays.
     """
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
-        raise ValueError("submodules can be measured outside of jax.jit only")
+        raise ValueError("submodules can only be measured outside jax.jit")
     calls = []
     scales = None if scales is None else tuple(scales)
 

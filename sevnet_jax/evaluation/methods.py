@@ -1,6 +1,6 @@
-"""What is scored: weights of ours, classical denoisers, or any function.
+"""What a table scores: weights, classical denoisers, or any function.
 
-A classical denoiser is told the noise's true level; a network is told nothing.
+Classical denoisers are told the true noise level; networks are told nothing.
 """
 
 import dataclasses
@@ -193,7 +193,7 @@ def _import(name: str) -> tuple[Callable[[np.ndarray], np.ndarray], str | None]:
     except Exception as error:  # importing runs anybody's code
         raise ValueError(f"cannot import {name!r}: {error}") from error
     if not callable(function):
-        raise ValueError(f"{name!r} is no function but {type(function).__name__}")
+        raise ValueError(f"{name!r} is not a function but {type(function).__name__}")
     file = getattr(module, "__file__", None)
     if not file:
         return function, None

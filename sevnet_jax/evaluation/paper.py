@@ -1,9 +1,9 @@
-"""The results that the paper prints, cell by cell, to stand beside one's own.
+"""The paper's results, cell by cell, to show next to our own.
 
-`paper_results.csv` holds each table in the paper's order, under this project's names
-of the noises: `speckle` and `poisson` alone are the means over the three levels,
-`real` is a camera's noise, `ood mean` the complexity table's score.
-The ablation's header says alpha = 60; its row 1a shows that 6 is meant.
+`paper_results.csv` holds each table in the paper's order, with this project's names of
+the noises: `speckle` and `poisson` alone are means over the three levels, `real` is
+camera noise, and `ood mean` is the score in the complexity table. The header of the
+paper's ablation says alpha = 60; its row 1a shows that 6 is meant.
 """
 
 import csv

@@ -1,7 +1,7 @@
-"""Scores of methods on image sets, by the tables' protocol.
+"""Scores of methods on image sets, by the protocol "rgb8".
 
-Whole images; PSNR and SSIM "rgb8"; a set's score is the mean over its images. While a
-network restores, the next noisy image is made and the last result is scored.
+Images are whole, and the score of a set is the mean over its images. While a network
+restores an image, the next noisy image is made and the last result is scored.
 """
 
 import dataclasses

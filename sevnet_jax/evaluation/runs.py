@@ -1,4 +1,4 @@
-"""A whole run of the protocol: scenes in, scores out, with a bar, resumable."""
+"""A resumable run of the protocol: scenes in, scores out, with a progress bar."""
 
 import csv
 import dataclasses
@@ -47,7 +47,9 @@ class Progress:
         try:
             self._lock.acquire()
         except filelock.Timeout:
-            raise ValueError(f"the same run is going on in {str(folder)!r}") from None
+            raise ValueError(
+                f"the same run is already active in {str(folder)!r}"
+            ) from None
         self._file = self._path.open("ab+")
         self._release = weakref.finalize(self, _release, self._file, self._lock)
         self._done = self._read()
@@ -142,8 +144,8 @@ def run(
     seconds = time.perf_counter() - began
     if left:
         print(
-            f"{seconds:.0f} s, of which methods took {restoring / seconds:.0%}; noise, "
-            "metrics and files, most of it meanwhile, the rest",
+            f"{seconds:.0f} s, {restoring / seconds:.0%} of it in the methods; noise, "
+            "metrics and files ran mostly in parallel",
             file=sys.stderr,
         )
     scores = tuple(s for scene in scenes for s in progress.get(scene) or ())

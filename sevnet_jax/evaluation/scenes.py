@@ -1,4 +1,4 @@
-"""What is restored in a table: clean images under noises, or real noisy pairs."""
+"""The images of a table: clean images under noises, or real noisy pairs."""
 
 import dataclasses
 import functools
@@ -192,7 +192,7 @@ def _find_one(files: list[Path], folder: Path, stem: str) -> Path:
         if path.parent == folder and path.stem.lower() == stem.lower()
     ]
     if not found:
-        raise ValueError(f"a pair is not whole: no image {stem!r} in {str(folder)!r}")
+        raise ValueError(f"a pair is incomplete: no image {stem!r} in {str(folder)!r}")
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
         raise ValueError(f"a pair has several references in {str(folder)!r}: {names}")
@@ -203,7 +203,7 @@ def _check_size(clean: np.ndarray) -> None:
     if min(clean.shape[:2]) < metrics.WINDOW_TAPS:
         raise ValueError(
             f"{_format(clean.shape)} is too small to be scored: SSIM needs "
-            f"{metrics.WINDOW_TAPS} pixels a side"
+            f"{metrics.WINDOW_TAPS} pixels per side"
         )
 
 

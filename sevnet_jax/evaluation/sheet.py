@@ -1,6 +1,6 @@
-"""Captioned pictures on one sheet, a pixel of a picture a pixel of the sheet.
+"""Captioned pictures on one sheet. Each pixel of a picture is one pixel of the sheet.
 
-Resampling would change the noise. In PDF and SVG, too, the pixels stay what they are.
+Resampling would change the noise. PDF and SVG files keep the exact pixels too.
 """
 
 import dataclasses
@@ -135,7 +135,7 @@ def check_crop(crop: Crop, height: int, width: int) -> None:
     fits = crop.left + crop.side <= width and crop.top + crop.side <= height
     if crop.side < 1 or min(crop.left, crop.top) < 0 or not fits:
         raise ValueError(
-            f"the crop {crop.left},{crop.top},{crop.side} is not inside of the photo, "
+            f"the crop {crop.left},{crop.top},{crop.side} is not inside the photo, "
             f"which is {width} wide and {height} high"
         )
 

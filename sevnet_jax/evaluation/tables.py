@@ -1,4 +1,4 @@
-"""Scores laid out as the paper's tables: text, Markdown, LaTeX, with its own rows."""
+"""Scores in the layout of the paper's tables, with its rows: text, Markdown, LaTeX."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""What a translator does to the noise: its values, its spectrum, and the result."""
+"""What a translator does to noise: its values, its spectrum, and the restored image."""
 
 import dataclasses
 import math
@@ -133,7 +133,7 @@ def study(weights: Weights, scenes: Sequence[Scene], shown: int = 0) -> Study:
         if number == shown:
             example = Example({**pixels, "reference": given.reference.clean}, psnr)
     if example is None:
-        raise ValueError(f"there are {len(scenes)} pairs, so no number {shown + 1}")
+        raise ValueError(f"there is no pair {shown + 1}, only {len(scenes)} pairs")
     return Study(
         {name: average(found) for name, found in noises.items()},
         {name: float(np.mean(values)) for name, values in scores.items()},

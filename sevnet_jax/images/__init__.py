@@ -1,7 +1,7 @@
-"""Image files and pixels, for all rooms: what people bring, and what is trained on.
+"""Image files and pixels, for training and for denoising.
 
-`read_pixels` gives the pixels alone, upright and without alpha; `read_picture` keeps
-them as the file has them, with all that `write_picture` puts back.
+`read_pixels` returns only the pixels, upright and without alpha. `read_picture` keeps
+the pixels as they are in the file, with all metadata that `write_picture` puts back.
 """
 
 from sevnet_jax.images.files import (

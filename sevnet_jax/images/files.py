@@ -1,7 +1,7 @@
 """Image files to arrays and back, with bit depth, EXIF, colour profile, resolution.
 
-PNG of 16 bit goes through imagecodecs and TIFF through tifffile, since Pillow cuts
-16-bit colour to 8 bit; everything else through Pillow.
+16-bit PNG files go through imagecodecs and TIFF files through tifffile, because Pillow
+reduces 16-bit colour to 8 bit. Everything else goes through Pillow.
 """
 
 import warnings
@@ -72,18 +72,18 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
     ending, dtype = path.suffix.lower(), pixels.dtype
     if ending not in ENDINGS:
         raise Refused(
-            f"cannot write files that end in {ending or 'nothing'!r}; take one of "
+            f"cannot write files that end in {ending or 'nothing'!r}; use one of "
             f"{', '.join(ENDINGS)}"
         )
     if ending in tiff.ENDINGS:
         return
     if pixels.ndim == 4:
-        raise Refused(f"several pages fit into a TIFF, not into {ending!r}")
+        raise Refused(f"only a TIFF can hold several pages, not {ending!r}")
     if dtype != np.uint8 and not (dtype == np.uint16 and ending == ".png"):
         fitting = ".png or .tif" if dtype == np.uint16 else ".tif"
-        raise Refused(f"{ending!r} cannot hold {dtype} pixels; take {fitting}")
+        raise Refused(f"{ending!r} cannot hold {dtype} pixels; use {fitting}")
     if ending in NO_ALPHA and pixels.ndim == 3 and pixels.shape[-1] in (2, 4):
-        raise Refused(f"{ending!r} has no alpha; take .png or .tif")
+        raise Refused(f"{ending!r} has no alpha; use .png or .tif")
 
 
 def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
@@ -119,8 +119,8 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
             image = image.convert(image.mode + "A")
         if image.mode not in MODES:
             raise Refused(
-                f"its pixels are {image.mode!r}; grey and RGB can be restored, with "
-                "or without alpha: convert it first"
+                f"its pixels are {image.mode!r}; convert it to grey or RGB first, with "
+                "or without alpha"
             )
         return Picture(np.asarray(image), **info, note=note)
 

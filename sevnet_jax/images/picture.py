@@ -1,4 +1,4 @@
-"""A picture between its file and the network."""
+"""A picture: pixels with the metadata of their file."""
 
 import dataclasses
 from typing import Any
@@ -41,6 +41,6 @@ def orientation_alone(orientation: int) -> bytes:
 def check_size(width: int, height: int, most_pixels: int) -> None:
     if width * height > most_pixels:
         raise Refused(
-            f"{width}x{height} is more than {most_pixels} pixels; if it is to be "
-            "believed, raise --max-pixels"
+            f"{width}x{height} is more than {most_pixels} pixels; if this size is "
+            "right, raise --max-pixels"
         )

@@ -45,7 +45,7 @@ def _with_channels(pixels: np.ndarray) -> np.ndarray:  # [H, W] -> [H, W, 1]
     if pixels.ndim == 2:
         pixels = pixels[..., None]
     if pixels.ndim != 3:
-        raise ValueError(f"shape {pixels.shape} is not an image's")
+        raise ValueError(f"{pixels.shape} is not the shape of an image")
     return np.ascontiguousarray(pixels)
 
 
@@ -103,7 +103,9 @@ def decode(file: BinaryIO) -> np.ndarray:
         with Image.open(file) as image:
             kind = image.format
             if kind == "PPM" and image.mode == "RGB" and _ppm_maximum(head) > 255:
-                raise ValueError("16-bit colour PPM is not supported; make it a PNG")
+                raise ValueError(
+                    "16-bit colour PPM is not supported; convert it to PNG"
+                )
             if image.mode.startswith("I;16") or (image.mode, kind) == ("I", "PPM"):
                 return _with_channels(np.asarray(image).astype(np.uint16))
             if image.mode in ("F", "I"):

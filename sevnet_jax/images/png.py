@@ -1,4 +1,4 @@
-"""PNG files at full precision, with all that they say beside their pixels."""
+"""PNG files at full precision, with their metadata."""
 
 import io
 import struct

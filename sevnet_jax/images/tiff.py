@@ -88,7 +88,7 @@ def _check_chain(path: Path) -> None:
         seen: set[int] = set()
         while place:
             if place in seen:
-                raise Refused("a damaged image: its pages run in a circle")
+                raise Refused("a damaged image: its pages form a loop")
             seen.add(place)
             file.seek(place)
             count = int.from_bytes(file.read(counted), order)
@@ -116,7 +116,7 @@ class _Collector(logging.Handler):
 def _watch_for_damage() -> Iterator[None]:
     """Turns tifffile's word of pages that are not there into an error.
 
-    It logs it and goes on without them; what else it logs is of no use to anybody.
+    It logs this and continues without them; nothing else that it logs is useful.
     """
     handler = _Collector()
     logger = logging.getLogger("tifffile")

@@ -1,7 +1,7 @@
-"""EXIF inside of TIFF files: directories of their own, which tifffile does not write.
+"""EXIF data in TIFF files: separate directories, which tifffile does not write.
 
-A place is kept for each in the file's first directory, under a number next to its own;
-then the directory is appended, and the place is told where.
+tifffile writes a placeholder for each in the file's first directory, under a tag number
+next to the real one. Then the directory is appended, and the placeholder points to it.
 """
 
 import struct

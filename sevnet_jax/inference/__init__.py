@@ -1,1 +1,1 @@
-"""Trained weights and their use; never imports `sevnet_jax.data`'s pipeline."""
+"""Trained weights and their use. Never imports the training pipeline."""

@@ -1,4 +1,4 @@
-"""The bundled weights, chosen for each image by what it is."""
+"""Chooses among the bundled weights for each image."""
 
 import dataclasses
 import threading
@@ -23,10 +23,10 @@ def load(
 ) -> "Denoiser | AutoDenoiser":
     """Returns a denoiser.
 
-    Without arguments, one that chooses among the bundled weights for each image. With
-    the name of bundled weights, a file or a run, one that uses these. A translator, by
-    name or file, turns the noise of cameras into noise that the weights can remove;
-    without weights, those that it was trained for are taken.
+    Without arguments, it chooses among the bundled weights for each image. With the
+    name of bundled weights, a file or a run, it uses these. A translator, by name or
+    file, turns camera noise into noise that the weights can remove; if no weights are
+    given, those that the translator was trained for are used.
     """
     if not name_or_path and not translator:
         return AutoDenoiser()
@@ -55,7 +55,7 @@ def _open(kind: str, noise: str) -> Denoiser:
 
 
 class AutoDenoiser:
-    """Restores images of any kind; nothing has to be known of them or their noise."""
+    """Restores images of any kind, without being told anything about their noise."""
 
     def __init__(self) -> None:
         self._opened: dict[tuple[str, str], Denoiser] = {}
@@ -112,10 +112,11 @@ class AutoDenoiser:
         """Returns the restored image, of the shape and type of `image`.
 
         `image` is [H, W], [H, W, C] or a batch [N, H, W, C]. Three equal channels are
-        grey; 2 and 4 channels have alpha, which stays as it is; more than 4 are
-        restored one by one, as are all with `channels="independent"`. `noise` is
-        "white", "camera" (correlated between pixels), or "auto": measured. Types and
-        further options are those of `Denoiser`.
+        grey. The last of 2 or 4 channels is alpha, which stays as it is. More than 4
+        channels are restored one by one, and so are all with
+        `channels="independent"`. `noise` is "white", "camera" (correlated between
+        pixels), or "auto" (measured). Types and further options are those of
+        `Denoiser`.
         """
         image = np.asarray(image)
         check_image(image, image.shape[-1] if image.ndim > 2 else 1)

@@ -1,8 +1,8 @@
 """What an image needs: grey or colour weights, white or camera noise, clipping undone.
 
-White noise is independent from pixel to pixel. A camera's is not: demosaicing, JPEG and
-scaling smooth it, so that its finest frequencies are weaker than coarser ones. In an
-image they are told apart where it is smoothest, since content looks like smooth noise.
+White noise is independent from pixel to pixel. Camera noise is not: demosaicing, JPEG
+and scaling smooth it, so its finest frequencies are weaker than coarser ones. We
+measure this where the image is smoothest, because content looks like smooth noise.
 """
 
 import dataclasses

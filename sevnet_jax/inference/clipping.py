@@ -1,11 +1,11 @@
-"""Clipping undone: where noise was cut off at black and white, its mean is put back.
+"""Undoes the clipping of noise at black and white.
 
 A file holds y = clip(x + s n). A denoiser finds the mean of y, which is not x: near
-white it is darker, near black brighter, by up to 0.4 s. The residual y - mean shows the
-variance around each pixel, and mean and variance together determine x and s for
-Gaussian noise that is white: for a camera's, the result is 0.15 dB worse in the mean of
-14 photos, so that it is not done unless it is asked for. The law f(kx) = k f(x) is the
-network's and ends here: black and white do not scale.
+white it is darker, near black brighter, by up to 0.4 s. The residual y - mean gives the
+variance around each pixel. For white Gaussian noise, mean and variance together
+determine x and s. For camera noise the result is 0.15 dB worse in the mean of 14
+photos, so there it is done only on request. Black and white do not scale, so the law
+f(kx) = k f(x) holds for the network but not for this step.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""`denoise.py`: reads images, restores them, and says what it does."""
+"""`denoise.py`: reads images, restores them, and writes the results."""
 
 import argparse
 import sys
@@ -56,10 +56,10 @@ def main(argv: list[str] | None = None) -> int:
 def restore_files(
     args: argparse.Namespace, denoiser: Denoiser | AutoDenoiser, jobs: list[Job]
 ) -> int:
-    """Returns how many failed.
+    """Returns how many files failed.
 
-    A file more than there are devices is worked on: while they compute, the next one is
-    read and the last one written.
+    One more file than there are devices is open at a time: while they compute, the next
+    one is read and the last one written.
     """
     failed, stopped = 0, threading.Event()
     with ThreadPoolExecutor(len(list_devices()) + 1) as pool:
@@ -93,9 +93,9 @@ def open_page(args: argparse.Namespace) -> int:
 def open_denoiser(
     args: argparse.Namespace,
 ) -> tuple[jax.Device, Denoiser | AutoDenoiser]:
-    """Returns where it computes and what chooses for each image, or what was named.
+    """Returns the device, and a denoiser that chooses for each image or uses --weights.
 
-    Weights of one's own with the noise of cameras need the bundled translator.
+    With --weights and --noise camera, it uses the bundled translator.
     """
     if args.parts:
         load_parts(args.parts)
@@ -113,7 +113,7 @@ def choose_device(platform: str | None) -> jax.Device:
         device = jax.devices(platform)[0]
     except RuntimeError:
         found = ", ".join(sorted({d.platform for d in jax.devices()}))
-        raise ValueError(f"there is no {platform} here; found: {found}") from None
+        raise ValueError(f"this machine has no {platform}; found: {found}") from None
     jax.config.update("jax_default_device", device)
     return device
 
@@ -160,9 +160,9 @@ def announce(
 
 
 def make_bar(args: argparse.Namespace, name: str, stopped: threading.Event) -> Progress:
-    """Returns what shows the progress of an image of several parts, on a terminal.
+    """Returns a progress bar for images of several parts, shown on a terminal only.
 
-    It ends the work on the image once all is to stop.
+    It raises KeyboardInterrupt once `stopped` is set.
     """
 
     def show(items: Iterable) -> Iterable:
@@ -186,7 +186,7 @@ def say(args: argparse.Namespace, text: str) -> None:
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Says what is wrong without all that would be right."""
+    """Says what is wrong in one line, without the usage text."""
 
     def error(self, message: str):
         complain(f"{message}; see --help")
@@ -213,7 +213,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--strength",
         type=float,
         default=1.0,
-        help="blend from 0 (input) to 1 (restored)",
+        help="blend from 0 (input) to 1 (restored, the default)",
     )
     add("--ensemble", action="store_true",
         help="average over 8 flips and rotations: better, 8 times slower")  # fmt: skip
@@ -222,21 +222,24 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "of the range (gaussian 20) or 0.018 (speckle 90)")  # fmt: skip
     add(
         "--weights",
-        help="a weights file, a run's folder, or the name of bundled weights",
+        help="a weights file, the folder of a training run, or the name of bundled "
+        "weights (default: bundled weights chosen for each image)",
     )
     add("--noise", choices=NOISES, default="auto", help="white: independent from pixel "
-        "to pixel; camera: correlated, as photos from cameras, JPEG and rescaled "
-        "images have it; auto (default): measured in each image")  # fmt: skip
+        "to pixel; camera: correlated, as in photos from cameras, JPEG files and "
+        "rescaled images; auto (default): measured in each image")  # fmt: skip
     add("--real", dest="noise", action="store_const", const="camera",
         help="the same as --noise camera")  # fmt: skip
     add("--channels", choices=CHANNELS, default="auto", help="independent: restore "
-        "each channel by itself, as a grey image (default for 5 and more)")  # fmt: skip
+        "each channel as a grey image (default for 5 or more channels)")  # fmt: skip
     add("--clipped", choices=[*CLIPPED], default="auto", help="undo the clipping of "
-        "noise at black and white (auto: in 8 and 16 bit if it is strong)")  # fmt: skip
+        "noise at black and white (auto, the default: in 8 and 16-bit images with "
+        "strong white noise)")  # fmt: skip
     add(
         "--translator",
         metavar="FILE",
-        help="your own translator of camera noise",
+        help="your own translator: a network that turns camera noise into noise that "
+        "the weights can remove",
     )
     add("--parts", metavar="FILE", help="config file that defines parts of the "
         "network, if the weights were not trained on this machine")  # fmt: skip
@@ -246,18 +249,18 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "million)")  # fmt: skip
     add("--quiet", action="store_true", help="print errors only")
     add("--page", action="store_true", help="open a web page to drop images on; the "
-        "other options are what it starts with")  # fmt: skip
+        "other options set its initial values")  # fmt: skip
     add("--host", help="address of the page (default: 127.0.0.1, "
-        "for this computer only; 0.0.0.0: for all that can reach it)")  # fmt: skip
+        "for this computer only; 0.0.0.0: for your whole network)")  # fmt: skip
     add("--port", type=int, help="port of the page (default: the first free one from "
         "7860)")  # fmt: skip
     args = parser.parse_args(argv)
     if args.page and args.inputs:
-        parser.error("--page takes images from the browser; leave out IN")
+        parser.error("--page takes images from the browser; leave out the input files")
     if not args.page and not args.inputs:
         parser.error("name the images to restore")
     if not args.page and (args.host or args.port):
-        parser.error("--host and --port are the page's; add --page")
+        parser.error("--host and --port need --page")
     if args.max_pixels is None:
         args.max_pixels = PAGE_PIXELS if args.page else MOST_PIXELS
     given = args.weights or args.translator

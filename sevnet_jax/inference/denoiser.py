@@ -1,4 +1,4 @@
-"""One network for arrays: any shape, type and unit in, the same out."""
+"""One network for arrays: takes any shape, type and unit, and returns the same."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ class Denoiser:
     ):
         """`precision` is that of products, see `jax.default_matmul_precision`.
 
-        Without `devices`, all of this host that are of the default kind.
+        `devices` are by default all devices of this host of the default kind.
         """
         self.weights = weights
         self.tile_pixels = tile_pixels
@@ -58,14 +58,16 @@ class Denoiser:
     ) -> np.ndarray:
         """Returns the restored image, of the shape and type of `image`.
 
-        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]; C is what the network
-        takes, or 1 (grey), 2 (grey, alpha), 3 (colour) or 4 (colour, alpha), and alpha
-        stays as it is. A network of 1 channel restores colours one by one. Types are
-        uint8, uint16, float16, float32 and float64. `strength` blends from the input,
-        0, to the restored image, 1, as `blend` does. `ensemble` averages over the eight
-        flips and rotations. `fast` overlaps the tiles of large images less, and blends
-        them. `clipped` undoes the clipping of noise at black and white, 0 and 1 in
-        floats; "auto" does so for integers with strong white noise.
+        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]. C is the number of
+        channels that the network takes, or 1 (grey), 2 (grey, alpha), 3 (colour) or 4
+        (colour, alpha). Alpha stays as it is. A network of 1 channel restores colours
+        one by one. Types are uint8, uint16, float16, float32 and float64.
+
+        `strength` blends from the input (0) to the restored image (1), as `blend` does.
+        `ensemble` averages over the eight flips and rotations. `fast` overlaps the
+        tiles of large images less, and blends them. `clipped` undoes the clipping of
+        noise at black and white (0 and 1 in floats); "auto" does so for integers with
+        strong white noise.
         """
         image = np.asarray(image)
         check_image(image, self.weights.model.channels)
@@ -100,9 +102,7 @@ class Denoiser:
             return [np.s_[i : i + 1] for i in range(colours)]
         if wanted == 3:
             return [np.s_[:colours]]
-        raise ValueError(
-            f"these weights take images of {wanted} channels, not of {count}"
-        )
+        raise ValueError(f"these weights need images of {wanted} channels, got {count}")
 
     def _plan(self, height: int, width: int, fast: bool):
         """The windows along both axes; one each if the image fits as a whole."""
@@ -112,9 +112,9 @@ class Denoiser:
         if model.reach is None and not fast:
             raise ValueError(
                 "this network depends on the whole image, so tiles would change the "
-                f"result; {width}x{height} is more than the {self.tile_pixels} pixels "
-                "that are restored at once: cut it yourself, or take overlapping tiles "
-                "with fast=True (--fast)"
+                f"result, and {width}x{height} is more than the {self.tile_pixels} "
+                "pixels that fit at once; cut the image yourself, or accept tiles that "
+                "overlap and blend with fast=True (--fast)"
             )
         multiple = model.multiple
         margin = FAST_MARGIN if fast or model.reach is None else model.reach
@@ -185,7 +185,7 @@ def check_image(image: np.ndarray, channels: int) -> None:
     """Raises ValueError unless it is an image, or several, of 1 to 4 or `channels`."""
     if image.dtype not in (*INTEGERS, *FLOATS):
         names = ", ".join(np.dtype(t).name for t in (*INTEGERS, *FLOATS))
-        raise ValueError(f"pixels may be {names}; got {image.dtype}")
+        raise ValueError(f"pixels must be {names}; got {image.dtype}")
     known = image.ndim == 2 or image.shape[-1] in (1, 2, 3, 4, channels)
     if image.ndim not in (2, 3, 4) or not known:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""How long an image will take, before any of it is restored."""
+"""Estimates how long an image will take, before the work starts."""
 
 import math
 import time

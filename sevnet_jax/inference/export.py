@@ -1,7 +1,7 @@
 """`export.py`: writes a network with its weights as a program for other runtimes.
 
-One file serves all image sizes: height and width are symbols. What it was made of is
-inside: in an ONNX file as its metadata, in a StableHLO file as a last line of JSON.
+One file serves all image sizes: height and width are symbols. The file records how it
+was made: an ONNX file as metadata, a StableHLO file as a last line of JSON.
 """
 
 import argparse
@@ -92,8 +92,8 @@ def to_stablehlo(weights: Weights, centre_is_input: bool) -> bytes:
         except Exception as error:  # a network is anybody's code
             reason = str(error).split("\n")[0]
             raise ValueError(
-                f"{weights.config['name']} is tied to the size of its images, so there "
-                f"is no program of it for all sizes: {type(error).__name__}: {reason}"
+                f"{weights.config['name']} depends on the size of its images, so it "
+                f"cannot be exported for all sizes: {type(error).__name__}: {reason}"
             ) from None
     return bytes(program.serialize()) + b"\n" + json.dumps(describe(weights)).encode()
 
@@ -156,32 +156,34 @@ class Parser(argparse.ArgumentParser):
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="export.py",
-        description="Writes a denoiser as one file that other runtimes run, for images "
-        "of any size. docs/export.md shows how to run it.",
+        description="Writes a denoiser as one file for other runtimes. The file takes "
+        "images of any size. docs/export.md shows how to run it.",
     )
     add = parser.add_argument
     add("--to", choices=list(FORMATS), required=True, help="format of the file")
     add("-o", "--out", required=True, metavar="FILE", help="the file to write")
     add(
         "--weights",
-        help="a weights file, a run's folder, or the name of bundled weights "
-        f"({WEIGHTS['colour']})",
+        help="a weights file, the folder of a training run, or the name of bundled "
+        f"weights (default: {WEIGHTS['colour']})",
     )
     noise = parser.add_mutually_exclusive_group()
     noise.add_argument("--noise", choices=("white", "camera"), default="white",
-        help="camera: with the bundled translator of camera noise, and the denoiser "
-        "that it was trained for")  # fmt: skip
+        help="camera: include the bundled translator of camera noise, before the "
+        "denoiser that it was trained for (default: white)")  # fmt: skip
     noise.add_argument(
-        "--translator", metavar="FILE", help="like camera, with your own translator"
+        "--translator",
+        metavar="FILE",
+        help="like --noise camera, with your own translator",
     )
     add("--centre", choices=("inside", "input"), default="inside",
-        help="where the image's mean comes from: computed inside, or an input, which "
-        "tiles of a larger image need")  # fmt: skip
+        help="where the image's mean comes from: computed inside (default), or a "
+        "second input, which tiles of a larger image need")  # fmt: skip
     add("--parts", metavar="FILE", help="config file that defines parts of the "
         "network, if the weights were not trained on this machine")  # fmt: skip
     args = parser.parse_args(argv)
     if args.noise == "camera":
         args.translator = TRANSLATORS["colour"]
     if Path(args.out).suffix == ".safetensors":
-        raise ValueError(f"{args.out} has the ending of weights; take .{args.to}")
+        raise ValueError(f"{args.out} has the ending of a weights file; use .{args.to}")
     return args

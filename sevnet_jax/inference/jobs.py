@@ -83,7 +83,7 @@ def find_sources(
         inside = out is not None and path.resolve() in out.resolve().parents
         if recursive and inside:
             # What is in there may be results of ours or somebody's originals.
-            raise ValueError(f"{out} is inside of {text!r}; take a folder outside")
+            raise ValueError(f"{out} is inside {text!r}; choose a folder outside")
         if not found:
             hint = "" if recursive else "; --recursive looks deeper"
             raise ValueError(f"no images in the folder {text!r}{hint}")

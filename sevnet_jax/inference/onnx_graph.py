@@ -1,7 +1,7 @@
-"""SEVNets as graphs of ONNX, for runtimes in other languages and on other devices.
+"""Builds ONNX graphs of SEVNets, for runtimes in other languages and on other devices.
 
 A graph is built block by block, in ONNX's order of axes, [B, C, H, W]. The formulas are
-those of models/layers.py and models/tokens.py: tests hold both together. Only this
+those of models/layers.py and models/tokens.py; tests check that both agree. Only this
 module imports onnx.
 """
 
@@ -84,7 +84,7 @@ def check(model: Network) -> SEVNet:
     else:
         return model
     raise ValueError(
-        "ONNX files are made of SEVNets with their usual block, bare or after a "
+        "only SEVNets with the usual block can become ONNX files, alone or after a "
         f"translator, got {what}; --to stablehlo takes other networks"
     )
 

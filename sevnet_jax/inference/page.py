@@ -1,7 +1,7 @@
-"""The denoiser as a web page on one's own computer, by Gradio, which is an extra.
+"""The denoiser as a local web page, built with Gradio, which is an optional extra.
 
 Nothing leaves the computer: no telemetry, no fonts or scripts from elsewhere. Files are
-in one temporary folder, which is removed in the end.
+in one temporary folder, which is removed at the end.
 """
 
 import argparse

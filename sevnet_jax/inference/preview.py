@@ -1,6 +1,6 @@
-"""What the web page shows of a restored picture, and the file that one takes from it.
+"""What the web page shows of a restored picture, and the file to download.
 
-Nothing is restored here, and the page itself is not known: both are testable alone.
+This module neither restores images nor knows the page, so both can be tested alone.
 """
 
 import dataclasses

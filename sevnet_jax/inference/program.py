@@ -1,4 +1,4 @@
-"""A network at work on tiles: compiled once a size, dealt out to all local devices."""
+"""Runs a network on tiles: compiled once per size, shared by all local devices."""
 
 import collections
 import functools

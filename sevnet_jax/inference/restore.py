@@ -1,4 +1,4 @@
-"""A picture file restored: what the command and the web page both do with it."""
+"""Restores a picture file. The command and the web page both use this."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,8 +1,9 @@
-"""Large images in windows that overlap by what the network sees around a pixel.
+"""Cuts large images into windows that overlap by what the network sees around a pixel.
 
-The network is local but for its centre: with the whole image's centre, windows on
-multiples of `multiple` and a margin of the network's reach give what the whole image
-gives. All windows of an image have one shape, so one program is compiled.
+Apart from the image's centre, the network is local. With the centre of the whole image,
+windows on multiples of `multiple` and a margin of the network's reach, the result is
+that of the whole image. All windows of an image have the same shape, so only one
+program is compiled.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Networks: the contract, SEVNet and its blocks, rivals. Imports nothing of ours."""
+"""Networks: the contract, SEVNet and its blocks, rivals. Imports no other part."""
 
 from sevnet_jax.models import rivals
 from sevnet_jax.models.base import Network, create_model, list_models, register

@@ -1,7 +1,7 @@
-"""What a network is to this project, and the names of those that are known.
+"""The contract that all networks follow, and the registry of their names.
 
-A network is a Flax module from [B, H, W, C] to [B, H, W, C], any H and W. It says of
-itself what the properties of `Network` ask; the defaults are safe for every network:
+A network is a Flax module from [B, H, W, C] to [B, H, W, C], for any H and W. It has
+the properties of `Network`, whose defaults are safe for every network:
 
     class Blur(Network):
         reach = 1
@@ -58,11 +58,11 @@ class Network(nn.Module):
 
     @property
     def keeps_the_law(self) -> bool:
-        """Whether f(kx) = k f(x) for k > 0; if not, images are given in [0, 1]."""
+        """Whether f(kx) = k f(x) for k > 0; if not, the network gets [0, 1] images."""
         return False
 
     def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
-        """Restores a tile of whose values the centre and spread were taken out."""
+        """Restores a tile whose values are already freed of centre and spread."""
         return self(x)
 
     def with_fields(self, **fields: Any) -> Self:
@@ -82,7 +82,7 @@ class Network(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """A network by name: its class, some of its fields, and whose kind it is of."""
+    """A named network: its class, some of its fields, and its family."""
 
     network: type[Network]
     family: str
@@ -152,7 +152,7 @@ def _read_units(wrapped: bool | Sequence[float]) -> tuple[float, float]:
     except (TypeError, ValueError):
         pass
     raise ValueError(
-        "wrapped is True, False, or a mean and a positive deviation, for example "
+        "wrapped must be True, False, or a mean and a positive deviation such as "
         f"(0.45, 0.25); got {wrapped!r}"
     )
 

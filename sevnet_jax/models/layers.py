@@ -1,8 +1,8 @@
 """The homogeneous blocks of SEVNet and their ablations, all bias-free, channels last.
 
 An ablation is a name in NORMALIZATIONS or GATES; the block itself is written once. A
-part says how many tokens around one it sees, `reach`, and whether it `keeps_the_law`;
-what a new part does not say is measured (probe.py).
+part declares `reach`, how many tokens around a token it sees, and `keeps_the_law`. What
+a new part does not declare is measured (probe.py).
 """
 
 import functools
@@ -129,7 +129,9 @@ class InteractiveGating(nn.Module):
             case "both":
                 return tokens.gate(value, gate)
             case other:
-                raise ValueError(f"scaling is 'both', 'gate' or 'none', got {other!r}")
+                raise ValueError(
+                    f"scaling must be 'both', 'gate' or 'none', got {other!r}"
+                )
 
 
 class Pointwise(nn.Module):

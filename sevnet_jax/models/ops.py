@@ -1,4 +1,4 @@
-"""Homogeneous primitives: the one convolution, padding, an image's mean."""
+"""Homogeneous primitives: the convolution, padding, the mean of an image."""
 
 import jax
 import jax.numpy as jnp

@@ -1,7 +1,7 @@
-"""What a part of a network does that does not say it: measured on small tokens.
+"""Measures, on small inputs, what a part of a network does not declare.
 
 A part is a Flax module [B, H, W, C] -> [B, H, W, C'] of stride 1. It may declare
-`reach`, the tokens around one that its output depends on (None: all of them), and
+`reach`, how many tokens around a token its output depends on (None: all of them), and
 `keeps_the_law`, whether it is homogeneous of degree 1.
 """
 

@@ -50,7 +50,7 @@ class SEVNet(Network):
             self.blocks = tuple(self.blocks)
         if not isinstance(self.blocks, tuple):
             raise ValueError(
-                f"blocks is a tuple, one count a scale, got {self.blocks!r}"
+                f"blocks must be a tuple, one count per scale, got {self.blocks!r}"
             )
         if not isinstance(self.dtype, str):
             self.dtype = jnp.dtype(self.dtype).name
@@ -126,7 +126,7 @@ class SEVNet(Network):
             centre = self.find_centre(x)
         elif jnp.shape(centre) != (x.shape[0], 1, 1, 1):
             raise ValueError(
-                f"centre has one value an image, {(x.shape[0], 1, 1, 1)}, got "
+                f"centre needs one value per image, {(x.shape[0], 1, 1, 1)}, got "
                 f"{jnp.shape(centre)}"
             )
         block = nn.remat(layers.SEVB) if self.remat else layers.SEVB

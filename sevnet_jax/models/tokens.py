@@ -1,8 +1,8 @@
 """Statistics of tokens, and the two products that are scaled by them.
 
-A token is the channel vector of one pixel. Statistics are taken in float32 at least,
-so that bfloat16 features keep the law as exactly as float32 ones do. The products have
-gradients of their own: JAX's would sum over the channels twice as often.
+A token is the channel vector of one pixel. Statistics are computed in float32 or wider,
+so bfloat16 features keep the law as exactly as float32 ones. The products have custom
+gradients, because JAX's would sum over the channels twice as often.
 """
 
 import jax

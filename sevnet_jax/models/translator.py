@@ -1,7 +1,7 @@
-"""A translator before a denoiser: noise of cameras becomes noise it can remove.
+"""A translator before a denoiser: camera noise becomes noise it can remove.
 
-After Ha et al. (arXiv 2412.04727), built of SEVBs: the translator is a small SEVNet, so
-`restored = D(T(y))` keeps the law that its parts keep.
+After Ha et al. (arXiv 2412.04727), but built of SEVNet's blocks: the translator is a
+small SEVNet, so `restored = D(T(y))` keeps the law.
 """
 
 import math

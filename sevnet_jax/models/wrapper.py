@@ -1,4 +1,4 @@
-"""Any network made equivariant to an image's global mean and deviation."""
+"""Makes any network equivariant to an image's global mean and standard deviation."""
 
 from collections.abc import Callable
 from typing import Any

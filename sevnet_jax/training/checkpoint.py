@@ -1,8 +1,8 @@
 """Checkpoints on disk, by Orbax, each with the sha256 of its files.
 
-A checkpoint is the folder `STEP`, holding `state` and `manifest.json`. It is made as
-`STEP.part` and renamed when all of it is written: a folder of that name is whole.
-Orbax does not notice damaged arrays; the manifest does.
+A checkpoint is the folder `STEP` with `state` and `manifest.json`. It is written as
+`STEP.part` and renamed when it is complete, so a folder named `STEP` is always
+complete. Orbax does not notice damaged arrays; the manifest does.
 """
 
 import hashlib
@@ -108,7 +108,7 @@ class Checkpoints:
         for name in sorted({*saved, *wanted}):
             if saved.get(name) != wanted.get(name):
                 raise ValueError(
-                    f"checkpoint {path} is of another model or optimizer: {name} is "
+                    f"checkpoint {path} has another model or optimizer: {name} is "
                     f"{saved.get(name)} there, {wanted.get(name)} in the config"
                 )
         return self._orbax.restore(path / "state", _placed_as(template))
@@ -124,7 +124,7 @@ class Checkpoints:
             aside = _free_name(path)
             path.rename(aside)
             _log.warning(
-                "checkpoint %s is damaged: %s; set aside as %s, going on without it",
+                "checkpoint %s is damaged: %s; renamed to %s, continuing without it",
                 step,
                 fault,
                 aside.name,

@@ -1,4 +1,4 @@
-"""`train.py`: reads the config and its changes, trains, and says what goes wrong."""
+"""`train.py`: reads the config and its changes, trains, reports errors in one line."""
 
 import argparse
 import ast
@@ -13,9 +13,9 @@ from typing import Any
 BAD_USE, DIVERGED, INTERRUPTED = 2, 3, 130
 DESCRIPTION = """Trains a network and writes WORKDIR/weights.safetensors.
 
-Every key of the config can be set: --config.data.source=FOLDER, --config.steps=5000,
---config.model.width=64; docs/training.md lists them. Rerun the same command to resume
-a run that was stopped.
+You can set every key of the config: --config.data.source=FOLDER, --config.steps=5000,
+--config.model.width=64. docs/training.md lists the keys. Rerun the same command to
+resume a run that was stopped.
 """
 
 
@@ -35,11 +35,11 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str, str
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--config", metavar="FILE[:ARGUMENT]", help="the recipe; see configs/")
+    add("--config", metavar="FILE[:ARGUMENT]", help="the config file; see configs/")
     add("--workdir", metavar="FOLDER", help="folder for the run's files")
-    add("--config.KEY", metavar="VALUE", dest="_", help="sets a key of the config")
+    add("--config.KEY", metavar="VALUE", dest="_", help="set a key of the config")
     add("--accept_changes", action="store_true",
-        help="continue a run although its config has changed")  # fmt: skip
+        help="continue a run even though its config has changed")  # fmt: skip
     add("--profile", action="store_true", help="write a trace of five steps")
     add("--distributed", action="store_true",
         help="several hosts that find each other (Slurm, TPU pods)")  # fmt: skip

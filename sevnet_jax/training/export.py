@@ -1,4 +1,4 @@
-"""The weights of a run: the file it may start from, and the one it ends with."""
+"""The weights of a run: those it starts from, and the file it writes at the end."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def find_hashes(recipe: Recipe) -> dict[str, str]:
     """Returns the hashes of the weights that a recipe names.
 
     A run remembers them: a file that is replaced under the same name is noticed when
-    the run goes on.
+    the run resumes.
     """
     names = {"init_weights": recipe.init_weights, "denoiser": recipe.denoiser}
     return {k: weights.load_named(name).sha256 for k, name in names.items() if name}

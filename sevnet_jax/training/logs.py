@@ -1,4 +1,4 @@
-"""What a run says: a bar or lines, TensorBoard, and one JSON object a line."""
+"""The logs of a run: a progress bar or lines, TensorBoard, and JSONL."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The loop: batches through the step, with a look at each, and the end of a run."""
+"""The training loop: takes batches through the step, logs, and ends the run."""
 
 import contextlib
 import dataclasses

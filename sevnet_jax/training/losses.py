@@ -1,8 +1,8 @@
-"""What training makes small. A new loss is a function and a line in LOSSES.
+"""Losses. A new loss is a function and a line in LOSSES.
 
-Besides, for translators: how far noise is from white Gaussian noise, by Wasserstein-1
-distances, after Ha et al. (arXiv 2412.04727). Channels are compared each on its own,
-over the whole batch.
+For translators there is also the distance of noise from white Gaussian noise, by
+Wasserstein-1 distances, after Ha et al. (arXiv 2412.04727). Each channel is compared
+separately, over the whole batch.
 """
 
 from collections.abc import Callable

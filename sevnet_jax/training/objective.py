@@ -1,4 +1,4 @@
-"""What is trained, as the loop sees it: a denoiser, or a translator before one."""
+"""What is trained: a denoiser, or a translator before a frozen denoiser."""
 
 from typing import Any
 

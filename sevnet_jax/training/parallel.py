@@ -1,4 +1,4 @@
-"""Devices and hosts: every device holds the state and works on its own rows."""
+"""Devices and hosts: every device holds the state and computes its own rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ def _initialize(*args) -> None:
     try:
         jax.distributed.initialize(*args)
     except RuntimeError as error:
-        raise ValueError(f"the hosts could not be joined: {error}") from error
+        raise ValueError(f"the hosts could not connect: {error}") from error
 
 
 def make_mesh(batch_size: int, accumulation: int = 1) -> Mesh:
@@ -45,7 +45,7 @@ def make_mesh(batch_size: int, accumulation: int = 1) -> Mesh:
     if batch_size % (count * accumulation):
         parts = f" in {accumulation} parts" if accumulation > 1 else ""
         raise ValueError(
-            f"batch_size {batch_size} cannot be dealt to {count} devices{parts}; "
+            f"batch_size {batch_size} cannot be split over {count} devices{parts}; "
             f"choose a multiple of {count * accumulation}"
         )
     return jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,))

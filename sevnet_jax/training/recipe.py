@@ -1,4 +1,4 @@
-"""How to train: every key of a config; by default the paper's, and averaged weights."""
+"""All settings of a training run; by default the paper's, plus averaged weights."""
 
 import dataclasses
 import difflib
@@ -72,7 +72,7 @@ class Watch:
         smallest = metrics.WINDOW_TAPS
         _require(self, "size", lambda v: v >= smallest, f">= {smallest}")
         if not self.noises:
-            raise ValueError("noises must name one noise or more")
+            raise ValueError("noises must name at least one noise")
         for law in self.noises:
             noise.parse(law)
 

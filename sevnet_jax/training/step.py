@@ -1,6 +1,6 @@
-"""The state of a run in one pytree, and the pure step that takes it on.
+"""The state of a run as one pytree, and the pure step that updates it.
 
-Compiled once for all devices.
+The step is compiled once for all devices.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What is seen of a run while it goes on: lines, scores on one set, checkpoints."""
+"""Watches a run: log lines, validation scores, checkpoints."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, and that one run at a time uses it."""
+"""The folder of a run: which run it belongs to, and a lock for one run at a time."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ def claim(
     if foreign and CONFIG not in held:
         raise ValueError(
             f"the workdir {str(path)!r} contains other files ({min(foreign)!r}, ...) "
-            f"and no {CONFIG} of a run; choose an empty one"
+            f"and no {CONFIG} of a run; choose an empty folder"
         )
     path.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path / LOCK, blocking=False)
@@ -47,7 +47,7 @@ def claim(
             if changes and not accept_changes:
                 raise ValueError(
                     f"the run in {str(path)!r} has another config: "
-                    f"{'; '.join(changes)}. Take another workdir, or --accept_changes"
+                    f"{'; '.join(changes)}. Use another workdir, or --accept_changes"
                 )
         yield
 
@@ -68,7 +68,7 @@ def _read_config(path: Path) -> dict:
     except ValueError as error:
         raise ValueError(f"{path} is unreadable: {error}") from None
     if not isinstance(config, dict) or not {"model", "steps"} <= config.keys():
-        raise ValueError(f"{path} is not of a run; choose another workdir")
+        raise ValueError(f"{path} is not the config of a run; choose another workdir")
     return config
 
 

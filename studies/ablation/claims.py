@@ -1,4 +1,4 @@
-"""What the paper claims of its ablation, held against trained rows and their spread."""
+"""The paper's claims about its ablation, tested on trained rows and their spread."""
 
 import dataclasses
 import math

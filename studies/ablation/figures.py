@@ -1,4 +1,4 @@
-"""The tables behind the figures of a trained ablation, from what these left."""
+"""The tables behind the figures of the trained ablation, from the result files."""
 
 import json
 from pathlib import Path

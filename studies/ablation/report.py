@@ -1,4 +1,4 @@
-"""The tables of the trained ablation, from the files that run.py wrote, one a run.
+"""Tables of the trained ablation, from the result files that run.py wrote.
 
 python -m studies.ablation.report --write studies/ablation/README.md
 """

@@ -3,13 +3,13 @@
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python -m studies.ablation.run --photos FOLDER \
     --held_out FOLDER --test Kodak24 CBSD68 --workdir runs/rows
 
-A row that stays more than 0.3 dB behind 1a on held-out photos, at gaussian 20, goes on
-from its weights, in the same stages for every row, and its best is scored. 1a goes on
-for as long as any of them, as a control, and is scored after each stage. Each leaves a
-JSON file in --out; the curve and the features of some rows are drawn beside them, and
-the tables printed (report.py makes them again). What was done already is not done
-again; runs that were stopped go on. Weights that --workdir no longer has are trained
-again where a run is to go on from them or be scored.
+A row that is more than 0.3 dB behind 1a on held-out photos, at gaussian 20, continues
+from its weights. The stages are the same for every row, and the best one is scored. As
+a control, 1a continues for as long as the slowest row and is scored after each stage.
+Each run writes a JSON file into --out. The script also draws the curve and the features
+of some rows, and prints the tables (report.py prints them again). Rerun the same
+command to resume: finished runs are not repeated. Weights that are missing in --workdir
+are trained again if they are needed.
 """
 
 import argparse
@@ -43,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         default=REPEATED,
         choices=ROWS,
         metavar="ROW",
-        help=f"with a second seed, as 1a always ({' '.join(REPEATED)})",
+        help=f"rows with a second seed (default: {' '.join(REPEATED)}); 1a always has "
+        "one",
     )
     args = parser.parse_args(argv)
     study = command.read_study(

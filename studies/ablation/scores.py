@@ -25,8 +25,8 @@ def find_rows(methods: Sequence[Method]) -> dict[str, str]:
         other = first.setdefault(row, method)
         if other.denoiser.weights.model != model:
             raise ValueError(
-                f"{other.name} and {method.name} are of the same row and of other "
-                "sizes; give runs of one size"
+                f"{other.name} and {method.name} are the same row in different sizes; "
+                "give runs of one size"
             )
     return rows
 

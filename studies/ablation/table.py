@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="DIR",
-        help="folders of finished runs, or weights; several of a row are averaged",
+        help="folders of finished runs, or weights; runs of the same row are averaged",
     )
     table.add_data(parser)
     parser.add_argument(
@@ -27,12 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=list(NOISES),
         metavar="N",
-        help="names of noises (gaussian:20 and the columns of the paper's ablation)",
+        help="noises to add (default: gaussian:20 and those of the paper's ablation)",
     )
     parser.add_argument(
         "--out",
         default="runs/ablation",
-        help="folder for ablation.txt, .md, .tex, .json and scores.csv (runs/ablation)",
+        help="folder for ablation.txt, .md, .tex, .json and scores.csv (default: "
+        "runs/ablation)",
     )
 
 
@@ -63,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_arguments(parser)
     args = parser.parse_args(argv)
     try:

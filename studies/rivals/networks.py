@@ -1,4 +1,4 @@
-"""The networks of the study, in the order they are trained, and as tables name them."""
+"""The networks of the study, in training order, with their names in tables."""
 
 from collections.abc import Mapping
 

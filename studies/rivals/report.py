@@ -1,4 +1,4 @@
-"""The tables and the figure of the trained rivals, from the files that run.py wrote.
+"""Tables and figure of the trained rivals, from the result files that run.py wrote.
 
 python -m studies.rivals.report --write studies/rivals/README.md
 """

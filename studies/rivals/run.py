@@ -1,17 +1,18 @@
-"""Trains small versions of the paper's rivals in the ablation's stages, scores them.
+"""Trains and scores small versions of the paper's rivals in the ablation's stages.
 
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 nohup nice python -m studies.rivals.run \
     --photos FOLDER --held_out FOLDER --test Kodak24 CBSD68 --workdir runs/rivals \
     --write studies/rivals/README.md > runs/rivals.log 2>&1 &
 
-A network that stays more than 0.3 dB behind sevnet_xs on held-out photos, at gaussian
-20, goes on from its weights, for at most three stages; its best is scored. Then the
-three that lose most are put into a NormalizationWrapper: as they are, and trained in
-it. The most telling rows get a second seed, and sevnet_xs goes on for as long as the
-slowest, as a control. All this first for eight rivals, then for the other four.
+A network that is more than 0.3 dB behind sevnet_xs on held-out photos, at gaussian 20,
+continues from its weights, for at most three stages; the best one is scored. Then the
+three rivals that lose most are put into a NormalizationWrapper: once as trained, and
+once trained inside it. The rows of --repeated get a second seed. As a control,
+sevnet_xs continues for as long as the slowest network. Eight rivals come first, then
+the other four.
 
-Each run leaves a JSON file in --out. SIGTERM or Ctrl-C saves; rerun the same command to
-resume. What was done already is not done again.
+Each run writes a JSON file into --out. SIGTERM or Ctrl-C saves the run. Rerun the same
+command to resume: finished runs are not repeated.
 """
 
 import sys
@@ -56,14 +57,14 @@ def main(argv: list[str] | None = None) -> int:
         default=(*FIRST, *OTHERS),
         choices=(*FIRST, *OTHERS),
         metavar="NAME",
-        help="rivals to train, in the study's order (all)",
+        help="rivals to train, in the study's order (default: all)",
     )
     parser.add_argument(
         "--repeated",
         nargs="*",
         metavar="ROW",
-        help="rows with a second seed, as sevnet_xs always; NAME or NAME_wrapped "
-        "(the rival that loses most, bare and trained wrapped)",
+        help="rows with a second seed, NAME or NAME_wrapped (default: the rival that "
+        "loses most, bare and trained wrapped); sevnet_xs always has one",
     )
     args = parser.parse_args(argv)
     study = command.read_study(

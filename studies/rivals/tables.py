@@ -1,4 +1,4 @@
-"""Tables of the trained rivals: scores, differences to ours, what a wrapper does."""
+"""Tables of the trained rivals: scores, differences to ours, effect of the wrapper."""
 
 from collections.abc import Collection, Mapping, Sequence
 

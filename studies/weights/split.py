@@ -1,10 +1,10 @@
-"""Splits a folder of crops into training and held-out ones, by the photos they are of.
+"""Splits a folder of crops into training and held-out crops, photo by photo.
 
 python -m studies.weights.split CROPS OUT --held-out 40
 
-A crop is named PHOTO_anything; all crops of a photo go to one side. Which photos are
-held out is decided by the hash of their names: the same on every machine, and unchanged
-for the others when photos are added.
+A crop is named PHOTO_anything, and all crops of a photo go to the same side. A hash of
+the photo's name decides which photos are held out. So the split is the same on every
+machine, and it stays the same for the other photos when photos are added.
 """
 
 import argparse
@@ -40,9 +40,17 @@ def choose_held_out(crops: Iterable[Path], count: int = HELD_OUT) -> set[Path]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("crops", type=Path)
-    parser.add_argument("out", type=Path, help="gets the folders train and held_out")
-    parser.add_argument("--held-out", type=int, default=HELD_OUT, metavar="N")
+    parser.add_argument("crops", type=Path, help="folder of crops")
+    parser.add_argument(
+        "out", type=Path, help="folder to write the folders train and held_out into"
+    )
+    parser.add_argument(
+        "--held-out",
+        type=int,
+        default=HELD_OUT,
+        metavar="N",
+        help=f"crops to hold out (default: {HELD_OUT})",
+    )
     args = parser.parse_args(argv)
     try:
         crops = images.list_files(args.crops)

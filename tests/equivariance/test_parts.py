@@ -141,5 +141,5 @@ def test_a_bfloat16_model_with_float32_ends_is_judged_by_its_inside(draw_params,
 
 def test_locate_inside_of_jit_is_refused(x):
     model = small_row("1a")
-    with pytest.raises(ValueError, match=r"outside of jax\.jit"):
+    with pytest.raises(ValueError, match=r"outside jax\.jit"):
         jax.jit(lambda x: equivariance.locate(model, {}, x))(x)

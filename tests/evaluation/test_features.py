@@ -156,7 +156,7 @@ def test_the_command(photos, write_weights, tmp_path, capsys):
     ("words", "extra"),
     [
         ("cannot read the image 'missing.png'", ["--image", "missing.png"]),
-        ("noise 'fog' is not known", ["--noises", "speckle:40", "fog"]),
+        ("unknown noise 'fog'", ["--noises", "speckle:40", "fog"]),
         ("need two noises or more", ["--noises", "speckle:40"]),
         ("there are no weights 'none'", ["--weights", "none"]),
         ("cannot draw", ["--out", "a.xyz"]),

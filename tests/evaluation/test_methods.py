@@ -52,7 +52,7 @@ def test_any_function_can_be_scored():
         ("bm4d", "unknown method 'bm4d'; choose from noisy, auto"),
         ("no_such_module:f", "cannot import 'no_such_module:f'"),
         ("numpy:no_such_name", "cannot import"),
-        ("numpy:pi", "is no function but float"),
+        ("numpy:pi", "is not a function but float"),
     ],
 )
 def test_unknown_methods_are_named(name, words):

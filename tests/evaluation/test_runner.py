@@ -73,7 +73,7 @@ def test_another_run_in_the_folder_does_no_harm(photos, tmp_path):
 
 def test_the_same_run_twice_at_once_is_refused(photos, tmp_path):
     held = run(photos, tmp_path, Counting())
-    with pytest.raises(ValueError, match="the same run is going on"):
+    with pytest.raises(ValueError, match="the same run is already active"):
         run(photos, tmp_path, Counting())
     held.progress.finish()
 

@@ -108,7 +108,7 @@ def test_a_bad_pair_is_named(files, tmp_path, capsys, damage):
     [
         (["--show", "3"], "--show 3 is out of range"),
         (["--crop", "foo"], "a crop is LEFT,TOP,SIDE"),
-        (["--crop", "30,2,16"], "not inside of the photo"),
+        (["--crop", "30,2,16"], "not inside the photo"),
         (["--weights", "sevnet_s"], "was trained for the denoiser"),
         (["--pairs", "nowhere"], "no folder 'nowhere'"),
     ],

@@ -192,5 +192,5 @@ def test_pages_in_a_circle_are_refused(rng, tmp_path, big, order):
     # Behind its tags, a page names the next one: here itself.
     struct.pack_into(order + wide, data, first + counted + size * tags, first)
     path.write_bytes(data)
-    with pytest.raises(images.Refused, match="its pages run in a circle"):
+    with pytest.raises(images.Refused, match="its pages form a loop"):
         images.read_picture(path, 1000)

@@ -170,7 +170,7 @@ def test_no_input_is_ever_overwritten(run, photo, tmp_path):
     assert code == 2, text
     code, text = run(tmp_path / "tree", "--recursive", "-o", tmp_path / "tree" / "sub")
     assert code == 2, text
-    assert "take a folder outside" in text
+    assert "choose a folder outside" in text
     for name in ("tree/x.png", "tree/sub/x.png"):
         assert (tmp_path / name).read_bytes() == photo.read_bytes()
 
@@ -196,7 +196,7 @@ def test_strength_zero_is_the_input(run, photo, tmp_path):
     [
         (["none.png"], "there is no file 'none.png'"),
         (["{photo}", "-o", "{photo}"], "is an input and would be overwritten"),
-        (["{photo}", "--device", "tpu"], "there is no tpu here; found: cpu"),
+        (["{photo}", "--device", "tpu"], "this machine has no tpu; found: cpu"),
         (["{photo}", "{photo}", "-o", "out"], "would both become"),
     ],
 )

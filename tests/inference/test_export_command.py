@@ -65,11 +65,13 @@ def test_bad_use_is_one_line(complain, write_weights, write_pair, tmp_path):
     assert "invalid choice: 'torch'" in complain(to="torch")
     (tmp_path / "file").touch()
     assert "cannot write the program" in complain("-o", tmp_path / "file" / "x.onnx")
-    assert "ending of weights; take .onnx" in complain("-o", "weights.safetensors")
+    assert "ending of a weights file; use .onnx" in complain(
+        "-o", "weights.safetensors"
+    )
     assert "not allowed with" in complain("--noise", "camera", "--translator", "x")
     translator, _ = write_pair()
     assert "is a translator" in complain("--weights", translator)
-    assert "give it as --weights" in complain("--translator", translator)
+    assert "pass it as --weights" in complain("--translator", translator)
     file = write_weights("w", centre="none")
     error = complain("--weights", file, "--centre", "input")
     assert "this SEVNet does not" in error
@@ -101,7 +103,7 @@ def test_networks_that_cannot_leave_are_named(
     assert "normalization='none', gate='relu'" in complain(*write(**relu))
     assert "got NormalizationWrapper" in complain(*write(**relu, wrapped=True))
     assert "got Ramp; --to stablehlo takes" in complain(*write(name="ramp"))
-    assert "ramp is tied to the size" in complain(*write(name="ramp"), to="stablehlo")
+    assert "ramp depends on the size" in complain(*write(name="ramp"), to="stablehlo")
 
 
 def test_without_the_package_it_says_what_to_install(

@@ -108,9 +108,9 @@ def test_without_gradio_it_is_one_line(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--page", "a.png"], "leave out IN"),
-        (["a.png", "--port", "80"], "add --page"),
-        (["a.png", "--host", "0.0.0.0"], "add --page"),
+        (["--page", "a.png"], "leave out the input files"),
+        (["a.png", "--port", "80"], "need --page"),
+        (["a.png", "--host", "0.0.0.0"], "need --page"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(argv, message, capsys):

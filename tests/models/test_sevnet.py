@@ -262,7 +262,7 @@ def test_zero_gives_zero_and_finite_gradients(draw_params):
         (lambda: tiny(dtype="float33"), "unknown dtype .float33..*bfloat16"),
         (lambda: tiny(width=0), "width.*got 0"),
         (lambda: tiny(blocks=(1, -1)), "blocks.*-1"),
-        (lambda: tiny(blocks=3), "blocks is a tuple.*got 3"),
+        (lambda: tiny(blocks=3), "blocks must be a tuple.*got 3"),
         (lambda: tiny(width=True), "width.*got True"),
         (lambda: tiny(gate=["igm"]), "unknown gate"),
         (lambda: create_model(["sevnet"]), "unknown model"),
@@ -298,7 +298,7 @@ def test_natural_spellings_of_a_field_are_understood():
 def test_a_centre_of_the_wrong_shape_is_named(draw_params):
     x = jnp.zeros((1, 8, 8, 3))
     params = draw_params(tiny(), x)
-    with pytest.raises(ValueError, match=r"centre has one value an image"):
+    with pytest.raises(ValueError, match=r"centre needs one value per image"):
         tiny().apply(params, x, centre=jnp.zeros((2, 1, 1, 1)))
 
 

@@ -190,6 +190,6 @@ def test_a_failed_save_is_told_and_loses_nothing(open_checkpoints, monkeypatch):
 def test_a_checkpoint_of_another_model_is_refused(open_checkpoints, folder):
     save(open_checkpoints(), 1)
     other = make_state(0).replace(params={"kernel": jnp.zeros((20, 31))})
-    with pytest.raises(ValueError, match="of another model or optimizer"):
+    with pytest.raises(ValueError, match="has another model or optimizer"):
         open_checkpoints().restore(other)
     assert list_steps(folder) == [1]

@@ -89,7 +89,7 @@ def test_a_batch_that_cannot_be_dealt_is_one_line(run_training, tmp_path):
     code, output = run_training(tmp_path, "--config.data.batch_size=5")
     assert code == 2
     assert output.strip() == (
-        "train.py: batch_size 5 cannot be dealt to 2 devices; choose a multiple of 2"
+        "train.py: batch_size 5 cannot be split over 2 devices; choose a multiple of 2"
     )
     assert not any(tmp_path.iterdir())
 

@@ -162,5 +162,5 @@ def test_the_second_order_network_is_stopped(plain, state, batch):
 
 
 def test_a_batch_that_cannot_be_dealt_is_refused():
-    with pytest.raises(ValueError, match="4 cannot be dealt to 2 devices in 3 parts"):
+    with pytest.raises(ValueError, match="4 cannot be split over 2 devices in 3 parts"):
         parallel.make_mesh(4, accumulation=3)

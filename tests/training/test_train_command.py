@@ -135,7 +135,7 @@ def test_a_refused_change_changes_nothing(run_training, tmp_path):
     )
     assert code == 2, output
     (line,) = output.strip().splitlines()
-    assert "is of another model or optimizer" in line
+    assert "has another model or optimizer" in line
     assert (tmp_path / "config.json").read_text() == before
     assert run_training(tmp_path, length)[0] == 0
 

@@ -73,7 +73,7 @@ def test_another_config_is_refused_with_its_fields(tmp_path):
 @pytest.mark.parametrize("accept", [False, True])
 def test_a_config_that_is_not_ours_is_refused(tmp_path, text, accept):
     (tmp_path / "config.json").write_text(text)
-    message = "is unreadable|is not of a run"
+    message = "is unreadable|is not the config of a run"
     with (
         pytest.raises(ValueError, match=message),
         claim(tmp_path, recipe(), {}, accept_changes=accept),

@@ -9,7 +9,9 @@ import sys
 from sevnet_jax.config import load_parts
 from sevnet_jax.runtime import use_compilation_cache
 
-DESCRIPTION = "Scores and studies networks and noise: eval.py COMMAND --help."
+DESCRIPTION = (
+    "Scores and studies networks and noise. eval.py COMMAND --help lists arguments."
+)
 COMMANDS = (
     "table",
     "compare",
@@ -49,7 +51,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         command.add_argument(
             "--parts",
             metavar="FILE",
-            help="config file that defines parts of a network, or noises",
+            help="config file that defines parts of a network or noise models",
         )
     given = sys.argv[1:] if argv is None else argv
     if given and given[0] in MOVED:

@@ -27,14 +27,14 @@ def add_methods(parser: argparse.ArgumentParser) -> None:
         "--weights",
         nargs="+",
         metavar="W",
-        help="weights files, run folders or names (default: the bundled weights); "
-        "LABEL=W sets the label",
+        help="weights files, folders of training runs, or names of bundled weights "
+        "(default: sevnet_s if there is no --method); LABEL=W sets the label",
     )
     parser.add_argument(
         "--translator",
         metavar="T",
         help="also score the weights after this translator of camera noise: a name, "
-        "file or run",
+        "a file or a run",
     )
     parser.add_argument(
         "--clipped",

@@ -113,16 +113,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["speckle:90"],
         metavar="N",
-        help="names of noises, a row each (speckle:90)",
+        help="noises, one row each (default: speckle:90)",
     )
     arguments.add_methods(parser)
     arguments.add_grey(parser)
     parser.add_argument(
         "--crop",
         metavar="LEFT,TOP,SIDE",
-        help="the square to enlarge (where the photo varies most)",
+        help="the square to enlarge (default: where the photo varies most)",
     )
-    parser.add_argument("--seed", type=arguments.whole_number(0), default=0)
+    parser.add_argument(
+        "--seed", type=arguments.whole_number(0), default=0, help="seed of the noise"
+    )
     parser.add_argument("--out", default="runs/compare.png", help="the figure")
 
 

@@ -1,4 +1,4 @@
-"""eval.py complexity."""
+"""eval.py complexity: parameters, MACs and time of networks, next to the paper's."""
 
 import argparse
 import dataclasses
@@ -9,18 +9,18 @@ from sevnet_jax import models
 from sevnet_jax.evaluation import complexity, report
 from sevnet_jax.evaluation.commands.arguments import whole_number
 
-HELP = "parameters, MACs and time of networks, beside the paper's table"
+HELP = "parameters, MACs and time of networks, next to the paper's table"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--size", type=whole_number(1), default=256, help="image side (256)"
+        "--size", type=whole_number(1), default=256, help="image side (default: 256)"
     )
     parser.add_argument(
         "--model",
         nargs="+",
         metavar="NAME",
-        help="networks by name (default: those of the paper's table, and ours)",
+        help="networks by name (default: those of the paper's table, and our others)",
     )
     parser.add_argument(
         "--no-time", action="store_true", help="count only, without timing"
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([dataclasses.asdict(model) for model in found], indent=2))
         return 0
-    print(f"One image of {args.size}x{args.size}, MACs of all convolutions:")
+    print(f"One image of {args.size}x{args.size}:")
     print(format_table(found))
     return 0
 

@@ -1,4 +1,4 @@
-"""eval.py curve: PSNR against the noise level, far beyond the levels of training."""
+"""eval.py curve: PSNR against the noise level, far beyond the training range."""
 
 import argparse
 import contextlib
@@ -109,10 +109,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=float,
         metavar="L",
-        help=f"(default: {' '.join(map(str, LEVELS))}; poisson has its own)",
+        help=f"noise levels (default: {' '.join(map(str, LEVELS))}; poisson has its "
+        "own)",
     )
-    parser.add_argument("--limit", type=arguments.whole_number(1), help="images")
-    parser.add_argument("--seed", type=arguments.whole_number(0), default=0)
+    parser.add_argument(
+        "--limit",
+        type=arguments.whole_number(1),
+        help="use only the first LIMIT images",
+    )
+    parser.add_argument(
+        "--seed", type=arguments.whole_number(0), default=0, help="seed of the noise"
+    )
     parser.add_argument("--out", default="runs/curve.png", help="the figure")
     parser.add_argument("--json", metavar="FILE", help="every score, as JSON")
 

@@ -67,8 +67,10 @@ def draw(pictures: list[tuple], out: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--samples", default="samples", help="their folder (samples)")
-    parser.add_argument("--weights", help="a file; without: the bundled ones")
+    parser.add_argument(
+        "--samples", default="samples", help="folder of the samples (default: samples)"
+    )
+    parser.add_argument("--weights", help="a weights file (default: bundled weights)")
     parser.add_argument("--out", default="runs/demo.png", help="the picture")
 
 

@@ -158,19 +158,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE[:ARGUMENT]",
-        help="configs/sevnet.py, configs/ablations.py:2f, ...; may be given repeatedly",
+        help="configs/sevnet.py, configs/ablations.py:2f, ...; may be repeated",
     )
     parser.add_argument(
         "--model",
         action="append",
         default=[],
         metavar="NAME",
-        help="a network by its name; may be given repeatedly",
+        help="a network by its name; may be repeated",
     )
     parser.add_argument(
-        "--size", type=whole_number(1), default=32, help="image side (32)"
+        "--size", type=whole_number(1), default=32, help="image side (default: 32)"
     )
-    parser.add_argument("--seed", type=whole_number(0), default=0)
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=0, help="seed of weights and image"
+    )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--out", default="runs/equivariance.png", help="the figure")
     parser.add_argument("--json", action="store_true", help="print JSON instead")

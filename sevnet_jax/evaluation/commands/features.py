@@ -1,7 +1,7 @@
-"""eval.py features: how much a network's features follow the noise's level map.
+"""eval.py features: how much a network's features depend on the noise's level map.
 
 One photo and one draw of noise, under several level maps. Only the map differs, so a
-network that factors the level out shows the same features.
+network that factors out the noise level has the same features under all maps.
 """
 
 import argparse
@@ -186,23 +186,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights",
         nargs="+",
         metavar="W",
-        help="weights to study: files, runs' folders or names (the bundled ones); "
-        "LABEL=W shows them as LABEL",
+        help="weights files, folders of training runs, or names of bundled weights "
+        "(default: sevnet_s); LABEL=W sets the label",
     )
     parser.add_argument(
         "--noises",
         nargs="+",
         default=list(NOISES),
         metavar="N",
-        help=f"the reference, then what to compare ({' '.join(NOISES)})",
+        help="the reference noise, then those to compare with it (default: "
+        f"{' '.join(NOISES)})",
     )
     parser.add_argument(
         "--size",
         type=whole_number(1),
         default=SIZE,
-        help=f"side of the central part that is studied ({SIZE})",
+        help=f"side of the central part that is studied (default: {SIZE})",
     )
-    parser.add_argument("--seed", type=whole_number(0), default=0)
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=0, help="seed of the noise"
+    )
     parser.add_argument("--out", default="runs/features.png", help="the figure")
     parser.add_argument("--json", metavar="FILE", help="the similarities, as JSON")
 

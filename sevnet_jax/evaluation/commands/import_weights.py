@@ -1,7 +1,7 @@
-"""eval.py import: official weights of another project's network, turned into ours.
+"""eval.py import: converts official weights of a rival into a weights file.
 
-Nothing in such a file is run: .safetensors hold arrays only, and PyTorch's files are
-read by its restricted loader, which refuses everything but tensors.
+Nothing in such a file is run: .safetensors files hold only arrays, and PyTorch's files
+are read by its restricted loader, which refuses everything except tensors.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from sevnet_jax.models.base import list_fields
 from sevnet_jax.models.rivals import official
 from sevnet_jax.weights import save_weights
 
-HELP = "official weights of a rival (.pth or .safetensors), turned into a file of ours"
+HELP = "converts official weights of a rival (.pth or .safetensors) into a weights file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hyper",
         metavar="FILE",
-        help="JSON with the original's own hyper-parameters, if NAME's are others",
+        help="JSON with the original's hyper-parameters, if they differ from NAME's",
     )
-    parser.add_argument("-o", "--out", required=True, help="FILE.safetensors of ours")
+    parser.add_argument(
+        "-o", "--out", required=True, help="the .safetensors file to write"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

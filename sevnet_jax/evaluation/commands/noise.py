@@ -1,4 +1,4 @@
-"""eval.py noise: a sheet with every noise law at every level, and the level maps."""
+"""eval.py noise: a sheet with every noise at every level, and the level maps."""
 
 import argparse
 import math
@@ -12,7 +12,7 @@ from sevnet_jax.evaluation import report, sheet
 from sevnet_jax.evaluation.commands.arguments import whole_number
 from sevnet_jax.evaluation.sheet import Panel
 
-HELP = "one sheet with every noise law at every level, with its PSNR"
+HELP = "one sheet with every noise at every level, with its PSNR"
 COLUMNS = 6
 LONGEST_SIDE = 384
 TEXT, GAP = 22, 8
@@ -59,7 +59,9 @@ def draw(image: np.ndarray, out_path: str | Path, seed: int = 0) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", required=True, help="a clean photo")
     parser.add_argument("--out", default="runs/noise.png", help="the sheet")
-    parser.add_argument("--seed", type=whole_number(0), default=0)
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=0, help="seed of the noise"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

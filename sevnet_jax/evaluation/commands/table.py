@@ -1,4 +1,4 @@
-"""eval.py table."""
+"""eval.py table: PSNR and SSIM of methods, next to the paper's numbers."""
 
 import argparse
 import sys
@@ -18,15 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=list(noise.PAPER_COLUMNS),
         metavar="N",
-        help="names of noises (all columns of the paper's tables)",
+        help="noises to add (default: all columns of the paper's tables)",
     )
     parser.add_argument(
         "--pairs",
         nargs="+",
         default=[],
         metavar="FOLDER",
-        help="real noisy images with references, NAME_real and NAME_mean; or two "
-        "folders as NOISY,REFERENCE",
+        help="real noisy images with references: a folder with NAME_real and "
+        "NAME_mean, or two folders as NOISY,REFERENCE",
     )
     arguments.add_methods(parser)
     arguments.add_grey(parser)
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         default="runs/table",
-        help="folder for table.txt, .md, .tex, .json and scores.csv (runs/table)",
+        help="folder for table.txt, .md, .tex, .json and scores.csv (default: "
+        "runs/table)",
     )
 
 
@@ -47,11 +48,13 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", nargs="+", default=[], metavar="FOLDER", help="clean images"
     )
-    parser.add_argument("--seed", type=arguments.whole_number(0), default=0)
+    parser.add_argument(
+        "--seed", type=arguments.whole_number(0), default=0, help="seed of the noise"
+    )
     parser.add_argument(
         "--limit",
         type=arguments.whole_number(1),
-        help="use only the first N images of each folder",
+        help="use only the first LIMIT images of each folder",
     )
 
 

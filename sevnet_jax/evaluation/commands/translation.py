@@ -1,4 +1,4 @@
-"""eval.py translation."""
+"""eval.py translation: camera noise before and after a translator, as a figure."""
 
 import argparse
 
@@ -9,37 +9,42 @@ from sevnet_jax.evaluation.methods import DEFAULT
 from sevnet_jax.inference.automatic import TRANSLATORS
 from sevnet_jax.weights import join, load_named
 
-HELP = "what a translator makes of camera noise: its histogram, spectrum, and a crop"
+HELP = "camera noise before and after a translator: histogram, spectrum, and a crop"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--pairs", required=True, metavar="FOLDER", help="real noisy pairs"
+        "--pairs",
+        required=True,
+        metavar="FOLDER",
+        help="real noisy images with references",
     )
     parser.add_argument(
         "--translator",
         default=TRANSLATORS["colour"],
         metavar="T",
-        help="a name, file or run (the bundled one)",
+        help="a name, a file or a run (default: the bundled translator)",
     )
     parser.add_argument(
         "--weights",
         default=DEFAULT,
         metavar="W",
-        help="the denoiser it was trained for",
+        help="the denoiser that the translator was trained for",
     )
-    parser.add_argument("--limit", type=whole_number(1), help="pairs")
+    parser.add_argument(
+        "--limit", type=whole_number(1), help="use only the first LIMIT pairs"
+    )
     parser.add_argument(
         "--show",
         type=whole_number(1),
         default=1,
         metavar="N",
-        help="which pair to cut the crops from (1, the first)",
+        help="the pair to cut the crops from (default: 1, the first)",
     )
     parser.add_argument(
         "--crop",
         metavar="LEFT,TOP,SIDE",
-        help="the square to show (where the reference varies most)",
+        help="the square to show (default: where the reference varies most)",
     )
     parser.add_argument("--out", default="runs/translation.png", help="the figure")
     parser.add_argument("--json", metavar="FILE", help="the numbers, as JSON")

@@ -1,1 +1,1 @@
-"""How CPUs compute what the models ask for; the blocks do not know of it."""
+"""Fast CPU programs for operations of the models. The blocks do not know about them."""

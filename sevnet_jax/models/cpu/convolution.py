@@ -1,9 +1,8 @@
 """The convolution, by the program that is fastest on each platform.
 
-XLA's own runs everywhere. On CPUs a kernel as large as its stride is a matrix product,
-and 3x3 kernels of many channels go by Winograd's products. Each platform differentiates
-its own program.
-For XLA's convolutions to be fast on CPUs, compile with
+XLA's own convolution runs everywhere. On CPUs, a kernel as large as its stride is a
+matrix product, and 3x3 kernels of many channels use Winograd's products. Each platform
+differentiates its own program. For XLA's convolutions to be fast on CPUs, compile with
 `sevnet_jax.runtime.compiler_options()`.
 """
 

@@ -1,7 +1,7 @@
 """The depth-wise convolution, by the program that is fastest on each platform.
 
-XLA's own runs everywhere. On CPUs it takes tens of times as long as the same sum of
-shifted images, which is what runs there, forward and backward.
+XLA's own convolution runs everywhere. On CPUs it takes tens of times as long as the
+same sum of shifted images, so CPUs use that sum, forward and backward.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Blocks of pixels into tokens and back: only the order of values changes."""
+"""Blocks of pixels to tokens and back. Only the order of values changes."""
 
 from jax import Array
 

@@ -1,11 +1,11 @@
-"""3x3 convolutions with 16 products where 36 are usual: Winograd's F(2x2, 3x3).
+"""3x3 convolutions with 16 products instead of 36: Winograd's F(2x2, 3x3).
 
-A tile of 2x2 outputs sees 4x4 inputs. Inputs and kernel are taken to a basis of 4x4
-in which the convolution is a product (Winograd 1980; Lavin & Gray, CVPR 2016): for
-each of the 16 one matrix product over the channels, of all tiles at once. Both
-gradients are products in the same basis. It has the factors 1 and 1/2 only, so powers
-of two stay exact. The rounding of a large value, or a NaN, spoils all that its tile
-sees, not its 3x3 neighbours alone.
+A tile of 2x2 outputs sees 4x4 inputs. Inputs and kernel are transformed to a 4x4 basis
+in which the convolution is a product (Winograd 1980; Lavin & Gray, CVPR 2016): for each
+of the 16 entries, one matrix product over the channels, for all tiles at once. Both
+gradients are products in the same basis. The transform has only the factors 1 and 1/2,
+so powers of two stay exact. The rounding of a large value, or a NaN, affects all that
+its tile sees, not only its 3x3 neighbours.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Attention that several rivals share: between pixels of a window, between channels.
 
-Tables of positions and masks come from static shapes, when a network is traced. Logits
-and softmax are in float32.
+Position tables and masks depend only on static shapes and are made when a network is
+traced. Logits and softmax are in float32.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""CGNet, of Ghasemabadi et al., TMLR 2024: NAFNet's U, its encoders looking far."""
+"""CGNet, of Ghasemabadi et al., TMLR 2024: NAFNet's U with encoders that see far."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,7 @@
 """Layers that several rivals share, with PyTorch's conventions, channels last.
 
 Parameters are float32 and cast where they are used; a layer computes in the type of its
-input. Kernels start uniform within 1 / sqrt(fan in), as do biases, unless told.
+input. Kernels and biases start uniform within 1 / sqrt(fan in), unless stated.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Attention by cosine with positions from an MLP (Swin v2), as GRL has it."""
+"""Cosine attention with positions from an MLP (Swin v2), as GRL uses it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""ESC, of Lee et al., ICCV 2025: convolutions in the place of most self-attention."""
+"""ESC, of Lee et al., ICCV 2025: convolutions instead of most self-attention."""
 
 import jax
 import jax.numpy as jnp

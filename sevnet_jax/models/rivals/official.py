@@ -1,12 +1,12 @@
-"""The originals' hyper-parameters and weights, turned into ours.
+"""Converts the originals' hyper-parameters and weights into ours.
 
     network = build("restormer", {"dim": 48, "LayerNorm_type": "BiasFree"})
     variables = convert(network, {"patch_embed.proj.weight": array, ...})
 
-A parameter's path, joined by dots, is its official key. Its last part says the layout:
-`kernel` is an official weight with the axes of a convolution or of a linear map turned
-round, `scale` the weight of a norm, and whatever else is called as it is officially
-and laid out so. Axes of length 1 do not matter.
+A parameter's path, joined by dots, is its official key. Its last part gives the layout:
+`kernel` is an official weight with the axes of a convolution or linear map reordered,
+and `scale` is the weight of a norm. All others keep their official name and layout.
+Axes of length 1 do not matter.
 """
 
 import dataclasses

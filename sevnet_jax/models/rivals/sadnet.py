@@ -1,4 +1,4 @@
-"""SADNet, of Chang et al., ECCV 2020: a U whose decoders choose where they look."""
+"""SADNet, of Chang et al., ECCV 2020: deformable convolutions in a U."""
 
 import functools
 

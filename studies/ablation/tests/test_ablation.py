@@ -119,7 +119,7 @@ def test_one_collapsed_run_among_several_is_no_error(write_weights):
 def test_runs_of_other_sizes_are_not_averaged(write_weights):
     files = [write_weights("a"), write_weights("b", width=8)]
     opened = methods.open_methods([str(path) for path in files])
-    with pytest.raises(ValueError, match="a and b are of the same row"):
+    with pytest.raises(ValueError, match="a and b are the same row"):
         scores.find_rows(opened)
 
 

@@ -94,7 +94,7 @@ def test_a_late_row_goes_on_and_everything_is_kept(
 
     monkeypatch.setattr(run, "PRESET", "sevnet_s")
     assert run.main(argv) == 2
-    assert "is of a run with other settings" in capsys.readouterr().err
+    assert "belongs to a run with other settings" in capsys.readouterr().err
 
 
 def test_1a_goes_on_for_as_long_as_the_latest_best(argv, tmp_path, monkeypatch):
