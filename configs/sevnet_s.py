@@ -43,6 +43,37 @@ STAGES = {
     },
 }
 STAGES["grey"] = {**STAGES["wide"], "seed": 3}
+# Weights for noise that is not white: of cameras, JPEG files, enlarged images and film,
+# with white noise and none among them, which they must do well on too.
+NOT_WHITE = (
+    "isp",
+    "isp_wide",
+    "isp_wide",
+    "enlarged:isp",
+    "enlarged:isp_wide",
+    "jpeg:enlarged:shared:0-50",
+    "jpeg:gaussian:0-50",
+    "shared:0-50",
+    "gaussian:0-50",
+    "gaussian:0",
+)
+STAGES["camera"] = {
+    "seed": 4,
+    "steps": 2400,
+    "loss": "decibels",
+    "data": {
+        "noise": f"one_of:{'+'.join(NOT_WHITE)}",
+        "batch_size": 6,
+        "downscale_probability": 0.5,
+    },
+    "optimizer": {
+        **OPTIMIZER,
+        "clip_norm": 20.0,
+        "learning_rate": 7e-4,
+        "warmup_steps": 200,
+    },
+    "watch": {"noises": ("isp", "isp_wide", "jpeg:gaussian:20", "gaussian:0")},
+}
 
 
 def get_config(stage: str = "first") -> ConfigDict:

@@ -9,13 +9,12 @@ noise its stated strength (about 25 dB). NumPy only.
 
 import dataclasses
 import functools
-import io
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from sevnet_jax.data import patches
+from sevnet_jax.data import patches, postprocessing
 from sevnet_jax.images.pixels import LUMA
 
 GAMMA_RANGE = (1.4, 2.9)
@@ -23,7 +22,6 @@ WHITE_BALANCE_RANGE = (0.75, 1.0)
 LEAST_SHOT, MOST_SHOT = 1e-4, 1e-2
 READ_SLOPE, READ_OFFSET, READ_SPREAD = 2.2, 1.2, 0.26
 JPEG_PROBABILITY = 0.5
-JPEG_QUALITY_RANGE = (60, 100)
 
 _XYZ_TO_CAMERA = np.array(
     [
@@ -124,15 +122,6 @@ def _load_curves(path: str) -> tuple[np.ndarray, np.ndarray]:
     return light.astype(np.float32), response.astype(np.float32)
 
 
-def _jpeg(image: np.ndarray, quality: int) -> np.ndarray:
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    pixels = np.round(image * 255).astype(np.uint8)
-    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality)
-    return np.asarray(Image.open(buffer), np.float32) / 255
-
-
 @dataclasses.dataclass(frozen=True)
 class Isp:
     """Noise made in the raw domain of a random camera.
@@ -185,10 +174,9 @@ class Isp:
         # The difference first: without noise it is 0, and the image stays as it is.
         noisy = np.clip(clean + (develop(raw + noise) - develop(raw)), 0, 1)
 
-        low, high = JPEG_QUALITY_RANGE
-        quality = low + patches.pick(draw.uniform((), 0, 1), high - low + 1)
+        quality = postprocessing.draw_quality(draw)
         if draw.uniform((), 0, 1) < self.jpeg:
-            noisy = _jpeg(noisy, quality)
+            noisy = postprocessing.compress(noisy, quality)
         return noisy
 
     def _response(self, draw):

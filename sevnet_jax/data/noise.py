@@ -12,11 +12,11 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from sevnet_jax.data import isp, maps, patches
+from sevnet_jax.data import combined, isp, maps
 
 MIXTURE_SPECKLE_8BIT = 90
 MIXTURE_POISSON = 6
@@ -104,10 +104,30 @@ class Gaussian:
                 )
 
     def __call__(self, clean, draw: Draw):
+        return clean + self.draw_sigma(draw) * draw.normal(clean.shape)
+
+    def draw_sigma(self, draw: Draw):
+        """The level of an image, on the scale [0, 1]."""
         sigma = self.level_8bit / 255
-        if self.max_level_8bit is not None:
-            sigma = draw.uniform((), sigma, self.max_level_8bit / 255)
-        return clean + sigma * draw.normal(clean.shape)
+        if self.max_level_8bit is None:
+            return sigma
+        return draw.uniform((), sigma, self.max_level_8bit / 255)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared:
+    """Gaussian noise that channels share, as in film grain and in toned grey scans.
+
+    How much of it is shared is drawn once an image, from nothing to everything.
+    """
+
+    gaussian: Gaussian
+
+    def __call__(self, clean, draw: Draw):
+        sigma, share = self.gaussian.draw_sigma(draw), draw.uniform((), 0, 1)
+        own = draw.sqrt(1 - share) * draw.normal(clean.shape)
+        common = draw.sqrt(share) * draw.normal((*clean.shape[:2], 1))
+        return clean + sigma * (own + common)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,22 +187,18 @@ class Variant:
         return clean + draw.sqrt(phi**2 * clean) * n
 
 
-@dataclasses.dataclass(frozen=True)
-class OneOf:
-    """One of several laws, drawn once an image; one may be named more than once."""
-
-    laws: tuple["Law", ...]
-
-    numpy_only: ClassVar[bool] = (
-        True  # which law it is, a graph would have to branch on
-    )
-
-    def __call__(self, clean, draw: Draw):
-        law = self.laws[patches.pick(draw.uniform((), 0, 1), len(self.laws))]
-        return law(clean, draw)
-
-
-Law = Gaussian | Speckle | Poisson | Mixture | Variant | isp.Isp | OneOf
+Law = (
+    Gaussian
+    | Shared
+    | Speckle
+    | Poisson
+    | Mixture
+    | Variant
+    | isp.Isp
+    | combined.OneOf
+    | combined.Compressed
+    | combined.Enlarged
+)
 
 
 # The names that `parse` knows: laws without a level, and makers from the text after
@@ -196,11 +212,16 @@ FIXED: dict[str, Law] = {
 }
 MAKERS: dict[str, Callable[[str], Law]] = {
     "gaussian": lambda text: Gaussian(*_numbers(text)),
+    "shared": lambda text: Shared(Gaussian(*_numbers(text))),
     "speckle": lambda text: Speckle(float(text)),
     "speckle*": lambda text: Speckle(float(text), "laplace"),
     "poisson": lambda text: Poisson(float(text)),
     "isp": lambda text: isp.Isp(curves=text),
-    "one_of": lambda text: OneOf(tuple(parse(part) for part in text.split("+"))),
+    "jpeg": lambda text: combined.Compressed(parse(text)),
+    "enlarged": lambda text: combined.Enlarged(parse(text)),
+    "one_of": lambda text: combined.OneOf(
+        tuple(parse(part) for part in text.split("+"))
+    ),
 }
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sevnet_jax.data import isp, noise
+from sevnet_jax.data import isp, noise, postprocessing
 
 GREEN = np.array(
     [
@@ -218,7 +218,7 @@ def test_every_pattern_gain_and_quality_is_drawn(monkeypatch):
 
     tile = isp._tile
     monkeypatch.setattr(isp, "demosaic", record_pattern)
-    monkeypatch.setattr(isp, "_jpeg", record_quality)
+    monkeypatch.setattr(postprocessing, "compress", record_quality)
     monkeypatch.setattr(isp, "_tile", record_gains)
     clean = np.full((4, 4, 3), 0.5, np.float32)
     for seed in range(600):

@@ -1,10 +1,12 @@
 """Every law has the mean and spread that its formula states, and the tables' levels."""
 
 import collections
+import io
 import math
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from sevnet_jax import metrics
 from sevnet_jax.data import noise
@@ -102,6 +104,61 @@ def test_channels_are_independent():
         assert np.abs(correlation - np.eye(3)).max() < 0.02, name
 
 
+def test_shared_noise_has_its_level_in_each_channel_and_every_share():
+    clean = np.full((64, 64, 3), 0.5, np.float32)
+    law = noise.parse("shared:20")
+    shares = []
+    for seed in range(40):
+        n = noise.sample(law, clean, seed=seed, clip=False) - clean
+        np.testing.assert_allclose(n.std((0, 1)) * 255, 20, rtol=0.06)
+        found = np.corrcoef(n.reshape(-1, 3), rowvar=False)[np.triu_indices(3, 1)]
+        assert np.ptp(found) < 0.06
+        shares.append(found.mean())
+    assert min(shares) < 0.1
+    assert max(shares) > 0.9
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_compressed_noise_is_what_a_jpeg_file_has(rng, channels):
+    clean = rng.uniform(size=(24, 17, channels)).astype(np.float32)
+    noisy = noise.sample(noise.parse("jpeg:gaussian:60"), clean, seed=3)
+    draw = noise.NumpyDraw(3)
+    expected = np.clip(noise.Gaussian(60)(clean, draw), 0, 1)
+    quality = 60 + int(draw.uniform((), 0, 1) * 41)
+    mode = {1: "L", 3: "RGB"}[channels]
+    pixels = np.rint(expected * 255).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels.squeeze(), mode).save(file, "JPEG", quality=quality)
+    read = np.asarray(Image.open(file)).reshape(clean.shape)
+    np.testing.assert_array_equal(np.rint(noisy * 255), read)
+    assert np.abs(noisy - expected).max() > 0.01  # the control: it changes the image
+
+
+def test_enlarged_noise_has_a_larger_grain_and_leaves_the_image_sharp(rng):
+    clean = (rng.uniform(size=(96, 80, 3)) > 0.5).astype(np.float32) / 2 + 0.25
+
+    def correlate(law, seed):  # of neighbours
+        n = noise.sample(noise.parse(law), clean, seed=seed, clip=False) - clean
+        return np.mean(n[:, 1:] * n[:, :-1]) / np.mean(n**2)
+
+    grown = [correlate("enlarged:gaussian:20", seed) for seed in range(30)]
+    assert abs(correlate("gaussian:20", 0)) < 0.02  # the control
+    assert min(grown) < 0.35
+    assert max(grown) > 0.6
+    still = noise.sample(noise.parse("enlarged:gaussian:0"), clean, seed=0)
+    np.testing.assert_array_equal(still, clean)
+
+
+@pytest.mark.parametrize("law", ["enlarged:gaussian:20", "jpeg:shared:5-9", "isp"])
+@pytest.mark.parametrize("shape", [(1, 1, 3), (2, 9, 1)])
+def test_the_smallest_images_have_noise_too(law, shape):
+    clean = np.full(shape, 0.5, np.float32)
+    noisy = noise.sample(noise.parse(law), clean, seed=0)
+    assert noisy.shape == shape
+    assert np.isfinite(noisy).all()
+
+
 def test_seeds_give_frozen_and_distinct_streams():
     clean = np.full((8, 8, 3), 0.5, np.float32)
 
@@ -192,7 +249,18 @@ def test_one_of_draws_each_law_as_often_as_it_is_named():
     assert kinds["none"] == pytest.approx(200, abs=40)
 
 
-@pytest.mark.parametrize("name", ["one_of", "one_of:", "one_of:pink", "one_of:isp+"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one_of",
+        "one_of:",
+        "one_of:pink",
+        "one_of:isp+",
+        "jpeg",
+        "jpeg:pink",
+        "enlarged:",
+    ],
+)
 def test_one_of_what_is_not_known_is_refused(name):
     with pytest.raises(ValueError, match="noise '"):
         noise.parse(name)
