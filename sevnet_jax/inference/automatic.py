@@ -1,6 +1,5 @@
 """Chooses among the bundled weights for each image."""
 
-import dataclasses
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ from sevnet_jax.inference.choose import Choice, choose
 from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image
 from sevnet_jax.weights import Weights, join, load_denoiser, load_named, load_partner
 
-# What restores a kind of image, and what translates the noise of cameras for it: if it
-# is said to be a camera's, and if it was measured, which clean images may be taken for.
-WEIGHTS = {"colour": "sevnet_s", "grey": "sevnet_s_grey"}
-TRANSLATORS = {"colour": "translator_s"}
-CAREFUL_TRANSLATORS = {"colour": "translator_s_careful"}
+# What restores images with white noise, by their kind, and all others.
+WEIGHTS = {"colour": "sevnet_s_wide", "grey": "sevnet_s_grey"}
+CAMERA = "sevnet_s_camera"
+TRANSLATOR = "translator_s"  # the paper's way, for the weights of the paper's tables
 
 
 def load(
@@ -47,24 +45,17 @@ def load_weights(
     return join(first, given)
 
 
-def _open(kind: str, noise: str) -> Denoiser:
-    translators = {"camera": TRANSLATORS, "measured camera": CAREFUL_TRANSLATORS}
-    if noise in translators:
-        return Denoiser(load_weights(translator=translators[noise][kind]))
-    return Denoiser(load_weights(WEIGHTS[kind]))
-
-
 class AutoDenoiser:
     """Restores images of any kind, without being told anything about their noise."""
 
     def __init__(self) -> None:
-        self._opened: dict[tuple[str, str], Denoiser] = {}
+        self._opened: dict[str, Denoiser] = {}
         self._lock = threading.Lock()
 
     @property
     def weights(self) -> Weights:
         """What restores colour images with white noise."""
-        return self._find("colour", "white").weights
+        return self._find(WEIGHTS["colour"]).weights
 
     def choose(
         self,
@@ -76,28 +67,19 @@ class AutoDenoiser:
     ) -> Choice:
         """Returns what would be done to an image [H, W] or [H, W, C], and why."""
         image = image[..., None] if image.ndim == 2 else image
-        choice = choose(image, noise, channels, clipped)
-        if choice.noise == "camera" and self._find_kind(choice) not in TRANSLATORS:
-            return dataclasses.replace(
-                choice, noise="white", note="no translator for grey"
-            )
-        return choice
+        return choose(image, noise, channels, clipped)
 
     def find_denoiser(self, choice: Choice) -> Denoiser:
-        """Returns what restores images of that choice."""
-        measured = choice.noise == "camera" and choice.correlation is not None
-        noise = f"measured {choice.noise}" if measured else choice.noise
-        return self._find(self._find_kind(choice), noise)
+        """Returns the denoiser for images of that choice."""
+        kind = "colour" if choice.kind == "colour" else "grey"
+        return self._find(CAMERA if choice.noise == "camera" else WEIGHTS[kind])
 
-    def _find(self, kind: str, noise: str) -> Denoiser:
+    def _find(self, name: str) -> Denoiser:
         """Read when it is needed, and once, also if several threads need it."""
         with self._lock:
-            if (kind, noise) not in self._opened:
-                self._opened[kind, noise] = _open(kind, noise)
-            return self._opened[kind, noise]
-
-    def _find_kind(self, choice: Choice) -> str:
-        return "colour" if choice.kind == "colour" else "grey"
+            if name not in self._opened:
+                self._opened[name] = Denoiser(load_weights(name))
+            return self._opened[name]
 
     def __call__(
         self,

@@ -1,8 +1,10 @@
 """What an image needs: grey or colour weights, white or camera noise, clipping undone.
 
-White noise is independent from pixel to pixel. Camera noise is not: demosaicing, JPEG
-and scaling smooth it, so its finest frequencies are weaker than coarser ones. We
-measure this where the image is smoothest, because content looks like smooth noise.
+White noise is independent from pixel to pixel and from channel to channel. Camera noise
+is not: demosaicing, JPEG and scaling smooth it, so its finest frequencies are weaker
+than coarser ones. Film grain, JPEG files and toned scans have much the same noise in
+all channels. We measure both where the image is smoothest, because content looks like
+smooth noise, and is much the same in all channels.
 """
 
 import dataclasses
@@ -18,10 +20,14 @@ SIDE = 8  # pixels of a block
 MOST_BLOCKS = 8192  # of an image that are looked at
 FEWEST_BLOCKS = 16  # with less there is nothing to tell noises apart by
 SMOOTHEST = 0.2  # of the blocks
+QUIETEST = 0.1
 # White noise of 20 and more of 255 has 1.0 to 1.8, cameras and rescaled images 2.6 and
-# more (40 held-out photos). Weak noise and no noise are on both sides: what goes
-# through the translator without need is left alone by it.
+# more (40 held-out photos). Weak noise and no noise are on both sides: the weights for
+# cameras have seen both.
 CORRELATED = 2.0
+# White noise of 20 and more has up to 0.10; noise of which channels share a half has
+# 0.44 and more, and cameras 0.37. No noise and weak noise are on both sides here too.
+SHARED = 0.3
 MOST_SAID = 99
 # The finest frequencies of a block and coarser ones, as many of each.
 _ORDER = np.argsort(np.add.outer(range(SIDE), range(SIDE)).ravel(), kind="stable")
@@ -37,16 +43,18 @@ class Choice:
     kind: str  # "colour", "grey", or "independent" channels
     noise: str  # "white" or "camera"
     clipped: bool  # whether that is undone
-    correlation: float | None = None
-    note: str = ""  # what else there is to say of the noise
+    correlation: float | None = None  # between pixels
+    sharing: float | None = None  # between channels
 
     def __str__(self) -> str:
         kind = f"{self.kind} channels" if self.kind == "independent" else self.kind
-        reasons = [self.note] if self.note else []
+        reasons = []
         if self.correlation is not None:
             over = self.correlation > MOST_SAID  # where JPEG left nothing that is fine
             value = f"over {MOST_SAID}" if over else f"{self.correlation:.1f}"
-            reasons.insert(0, f"correlation {value}")
+            reasons.append(f"correlation {value}")
+        if self.sharing is not None and self.sharing > SHARED:
+            reasons.append(f"{100 * self.sharing:.0f} % the same in all channels")
         why = f" ({', '.join(reasons)})" if reasons else ""
         undone = ", clipping undone" if self.clipped else ""
         return f"{kind}, {self.noise} noise{why}{undone}"
@@ -68,13 +76,16 @@ def choose(
     clipping.check(clipped)
     kind = find_kind(image, channels)
     seen = {"colour": image[..., :3], "grey": image[..., :1]}.get(kind, image)
-    correlation = None
+    correlation = sharing = None
     if noise == "auto":
-        correlation = measure_correlation(seen if kind == "colour" else seen[..., :1])
-        noise = "camera" if correlation > CORRELATED else "white"
+        measured = seen if kind == "colour" else seen[..., :1]
+        correlation, sharing = measure_correlation(measured), measure_sharing(measured)
+        white = correlation <= CORRELATED and sharing <= SHARED
+        noise = "white" if white else "camera"
     if clipped == "auto" and noise == "camera":
         clipped = False  # see clipping.py
-    return Choice(kind, noise, clipping.is_needed(seen, clipped), correlation)
+    clipped = clipping.is_needed(seen, clipped)
+    return Choice(kind, noise, clipped, correlation, sharing)
 
 
 def find_kind(image: np.ndarray, channels: str = "auto") -> str:
@@ -95,22 +106,44 @@ def measure_correlation(image: np.ndarray) -> float:  # [H, W, C]
     It is 1 for white noise, whatever its level and unit, and if there is too little of
     the image to tell.
     """
-    blocks = _cut_blocks(image[..., :3] if image.shape[-1] >= 3 else image[..., :1])
-    if len(blocks) < FEWEST_BLOCKS or not np.any(blocks):
-        return 1.0
-    blocks /= np.abs(blocks).max()  # or squares of large floats would overflow
-    if blocks.shape[-1] == 3:
-        blocks = blocks @ _OPPONENT.T
+    power = _transform(image, _OPPONENT if image.shape[-1] == 3 else np.eye(1))
     found = [1.0]
-    for channel in np.moveaxis(blocks, -1, 0):
-        power = np.square(fft.dctn(channel, axes=(1, 2), norm="ortho"))
-        power = power.reshape(len(channel), -1)
-        fine, coarse = (power[:, band].mean(1) for band in (_FINE, _COARSE))
+    for channel in np.square(power, out=power).T:  # [SIDE * SIDE, N]
+        fine, coarse = (channel[band].mean(0) for band in (_FINE, _COARSE))
         there = fine > 0  # a flat block has no noise
         if np.count_nonzero(there) >= FEWEST_BLOCKS:
             low, high = (np.quantile(p[there], SMOOTHEST) for p in (fine, coarse))
             found.append(float(high / low))
     return max(found)
+
+
+def measure_sharing(image: np.ndarray) -> float:  # [H, W, C]
+    """Returns how much of the noise the channels share, from 0 to 1 (all of it)."""
+    count = image.shape[-1]
+    fine = _transform(image, np.eye(count))[:, _FINE]  # [N, 16, C]
+    # One half of the frequencies finds the blocks, or it would find those in which
+    # channels happen to differ; the other half is measured.
+    power = np.square(fine[:, ::2]).mean((1, 2))
+    there = power > 0
+    if count == 1 or np.count_nonzero(there) < FEWEST_BLOCKS:
+        return 0.0
+    quiet = there & (power <= np.quantile(power[there], QUIETEST))
+    noise = fine[quiet, 1::2].reshape(-1, count)
+    spread = np.sqrt(np.square(noise).mean(0))
+    if not spread.all():  # a channel without noise shares none
+        return 0.0
+    noise /= spread
+    largest = np.linalg.eigvalsh(noise.T @ noise / len(noise))[-1]  # 1 to count
+    return float(largest - 1) / (count - 1)
+
+
+def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:
+    """The cosine transforms [N, SIDE * SIDE, C] of blocks of the mixed channels."""
+    blocks = _cut_blocks(image)
+    if np.any(blocks):
+        blocks /= np.abs(blocks).max()  # or squares of large floats would overflow
+        blocks = fft.dctn(blocks @ mix.T, axes=(1, 2), norm="ortho")
+    return blocks.reshape(len(blocks), SIDE * SIDE, image.shape[-1])
 
 
 def _cut_blocks(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [N, SIDE, SIDE, C]

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
-from sevnet_jax.inference.automatic import TRANSLATORS, AutoDenoiser, load
+from sevnet_jax.inference.automatic import TRANSLATOR, AutoDenoiser, load
 from sevnet_jax.inference.choose import CHANNELS, NOISES
 from sevnet_jax.inference.clipping import CLIPPED
 from sevnet_jax.inference.denoiser import Denoiser, Progress
@@ -95,7 +95,7 @@ def open_denoiser(
 ) -> tuple[jax.Device, Denoiser | AutoDenoiser]:
     """Returns the device, and a denoiser that chooses for each image or uses --weights.
 
-    With --weights and --noise camera, it uses the bundled translator.
+    With --weights and --noise camera, it uses the bundled translator before them.
     """
     if args.parts:
         load_parts(args.parts)
@@ -103,7 +103,7 @@ def open_denoiser(
     device = choose_device(args.device)
     translator = args.translator
     if args.weights and not translator and args.noise == "camera":
-        translator = TRANSLATORS["colour"]
+        translator = TRANSLATOR
     return device, load(args.weights, translator=translator)
 
 
@@ -226,8 +226,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "weights (default: bundled weights chosen for each image)",
     )
     add("--noise", choices=NOISES, default="auto", help="white: independent from pixel "
-        "to pixel; camera: correlated, as in photos from cameras, JPEG files and "
-        "rescaled images; auto (default): measured in each image")  # fmt: skip
+        "to pixel and between channels; camera: not so, as in photos from cameras, "
+        "JPEG files, enlarged images, film; auto (default): measured")  # fmt: skip
     add("--real", dest="noise", action="store_const", const="camera",
         help="the same as --noise camera")  # fmt: skip
     add("--channels", choices=CHANNELS, default="auto", help="independent: restore "

@@ -18,7 +18,7 @@ from jax import export
 
 from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable, write_atomically
-from sevnet_jax.inference.automatic import TRANSLATORS, WEIGHTS, load_weights
+from sevnet_jax.inference.automatic import CAMERA, WEIGHTS, load_weights
 from sevnet_jax.models import Network, SEVNet, Translated
 from sevnet_jax.runtime import list_versions
 from sevnet_jax.weights import Weights
@@ -167,14 +167,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="a weights file, the folder of a training run, or the name of bundled "
         f"weights (default: {WEIGHTS['colour']})",
     )
-    noise = parser.add_mutually_exclusive_group()
-    noise.add_argument("--noise", choices=("white", "camera"), default="white",
-        help="camera: include the bundled translator of camera noise, before the "
-        "denoiser that it was trained for (default: white)")  # fmt: skip
-    noise.add_argument(
+    add("--noise", choices=("white", "camera"), default="white",
+        help=f"camera: the default of --weights is {CAMERA}")  # fmt: skip
+    add(
         "--translator",
         metavar="FILE",
-        help="like --noise camera, with your own translator",
+        help="a translator of camera noise, to be run before the weights",
     )
     add("--centre", choices=("inside", "input"), default="inside",
         help="where the image's mean comes from: computed inside (default), or a "
@@ -183,7 +181,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "network, if the weights were not trained on this machine")  # fmt: skip
     args = parser.parse_args(argv)
     if args.noise == "camera":
-        args.translator = TRANSLATORS["colour"]
+        if args.weights or args.translator:
+            parser.error("--noise camera chooses bundled weights; leave out the others")
+        args.weights = CAMERA
     if Path(args.out).suffix == ".safetensors":
         raise ValueError(f"{args.out} has the ending of a weights file; use .{args.to}")
     return args

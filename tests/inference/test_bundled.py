@@ -4,17 +4,13 @@ import numpy as np
 import pytest
 
 import sevnet_jax
-from sevnet_jax.inference.automatic import (
-    CAREFUL_TRANSLATORS,
-    TRANSLATORS,
-    WEIGHTS,
-)
+from sevnet_jax.inference.automatic import CAMERA, TRANSLATOR, WEIGHTS
 from sevnet_jax.weights import find_bundled, load_named
 
 MOST_BYTES = 16 * 10**6
 TEST_SETS = ("kodak", "cbsd68", "polyu", "sidd")
 NAMES = sorted(find_bundled())
-DENOISERS = [name for name in NAMES if not name.startswith("translator")]
+FOR_WHITE_NOISE = [name for name in NAMES if name not in (CAMERA, TRANSLATOR)]
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -52,9 +48,8 @@ def find_sources(recipe):
 
 
 def test_what_is_chosen_is_there():
-    used = {*WEIGHTS.values(), *TRANSLATORS.values(), *CAREFUL_TRANSLATORS.values()}
-    assert used <= set(NAMES)
-    assert set(NAMES) <= used | {"sevnet_s"}  # which the tables show
+    used = {*WEIGHTS.values(), CAMERA, TRANSLATOR, "sevnet_s"}  # the tables show that
+    assert used == set(NAMES)
 
 
 def test_they_are_small(project, name):
@@ -62,16 +57,13 @@ def test_they_are_small(project, name):
     assert path.stat().st_size <= MOST_BYTES
 
 
-def test_a_translator_is_for_the_weights_that_its_kind_uses():
-    for kind, name in [*TRANSLATORS.items(), *CAREFUL_TRANSLATORS.items()]:
-        wanted = load_named(name).provenance["denoiser_sha256"]
-        assert wanted == load_named(WEIGHTS[kind]).sha256
-        channels = sevnet_jax.load(translator=name).weights.model.channels
-        assert channels == (1 if kind == "grey" else 3)
+def test_the_translator_is_for_the_weights_of_the_tables():
+    wanted = load_named(TRANSLATOR).provenance["denoiser_sha256"]
+    assert wanted == load_named("sevnet_s").sha256
 
 
-def test_denoisers_saw_white_gaussian_noise_only():
-    for name in DENOISERS:
+def test_weights_for_white_noise_saw_nothing_else():
+    for name in FOR_WHITE_NOISE:
         for recipe in list_recipes(load_named(name)):
             assert find_data(recipe)["noise"] in ("gaussian:5-20", "gaussian:0-75")
             assert not find_data(recipe)["clip"]

@@ -7,7 +7,12 @@ import pytest
 from PIL import Image
 from scipy import ndimage
 
-from sevnet_jax.inference.choose import Choice, choose, measure_correlation
+from sevnet_jax.inference.choose import (
+    Choice,
+    choose,
+    measure_correlation,
+    measure_sharing,
+)
 
 
 def draw_noise(rng, shape=(128, 160, 3), level=20):
@@ -48,11 +53,29 @@ def test_correlated_noise_is_a_cameras(rng, correlate):
     assert choose(correlate(draw_noise(rng))).noise == "camera"
 
 
-def test_the_unit_does_not_matter(rng):
+@pytest.mark.parametrize("measure", [measure_correlation, measure_sharing])
+def test_the_unit_does_not_matter(rng, measure):
     image = ndimage.uniform_filter(rng.uniform(size=(64, 64, 3)), (2, 2, 0))
-    found = measure_correlation(image)
+    found = measure(image)
     for exponent in (-900, -3, 500):
-        assert measure_correlation(image * 2.0**exponent) == found
+        assert measure(image * 2.0**exponent) == found
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_noise_that_channels_share_is_measured(rng, share):
+    own, common = rng.normal(size=(128, 160, 3)), rng.normal(size=(128, 160, 1))
+    noise = np.sqrt(1 - share) * own + np.sqrt(share) * common
+    noise *= [1.2, 1, 0.7]  # as in a toned scan
+    assert measure_sharing(noise) == pytest.approx(share, abs=0.1)
+    assert 0.8 < measure_correlation(noise) < 1.25  # it is white from pixel to pixel
+    assert choose(noise).noise == ("camera" if share else "white")
+
+
+def test_channels_without_noise_share_none(rng):
+    image = np.zeros((64, 64, 3))
+    image[..., 1] = rng.normal(size=(64, 64))
+    assert measure_sharing(image) == 0
+    assert measure_sharing(image[..., :1]) == 0
 
 
 def test_what_is_said_is_not_measured(rng):
@@ -105,8 +128,10 @@ def test_clipping_is_undone_under_white_noise(rng):
 
 
 def test_a_choice_says_why():
-    text = str(Choice("grey", "camera", True, 2.71))
+    text = str(Choice("grey", "camera", True, 2.71, 0))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"
+    text = str(Choice("colour", "camera", False, 1.04, 0.961))
+    assert text.endswith("noise (correlation 1.0, 96 % the same in all channels)")
     assert "(correlation over 99)" in str(Choice("colour", "camera", False, 1e27))
     text = str(Choice("independent", "white", False))
     assert text == "independent channels, white noise"

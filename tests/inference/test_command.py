@@ -11,7 +11,7 @@ from PIL import Image
 import sevnet_jax
 from sevnet_jax import images
 from sevnet_jax.inference import command, restore
-from sevnet_jax.inference.automatic import TRANSLATORS
+from sevnet_jax.inference.automatic import CAMERA
 from sevnet_jax.inference.denoiser import Denoiser
 
 
@@ -43,12 +43,12 @@ def test_the_result_stands_beside_the_input(run, photo, denoiser):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_photos_from_cameras_go_through_the_translator(photo, capsys):
+def test_photos_from_cameras_have_weights_of_their_own(photo, capsys):
     """In the order that one types it: --real must not take the photo for itself."""
     assert command.main(["--real", str(photo)]) == 0
     assert "colour, camera noise" in capsys.readouterr().err
-    real = sevnet_jax.load(translator=TRANSLATORS["colour"])
-    expected = real(np.asarray(Image.open(photo)))
+    real = sevnet_jax.load(CAMERA)
+    expected = real(np.asarray(Image.open(photo)), clipped=False)
     found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
     np.testing.assert_array_equal(found, expected)
 

@@ -68,14 +68,16 @@ def test_bad_use_is_one_line(complain, write_weights, write_pair, tmp_path):
     assert "ending of a weights file; use .onnx" in complain(
         "-o", "weights.safetensors"
     )
-    assert "not allowed with" in complain("--noise", "camera", "--translator", "x")
+    for other in ("--translator", "--weights"):
+        error = complain("--noise", "camera", other, "x")
+        assert "leave out the others" in error
     translator, _ = write_pair()
     assert "is a translator" in complain("--weights", translator)
     assert "pass it as --weights" in complain("--translator", translator)
     file = write_weights("w", centre="none")
     error = complain("--weights", file, "--centre", "input")
     assert "this SEVNet does not" in error
-    error = complain("--weights", file, "--noise", "camera")
+    error = complain("--weights", file, "--translator", "translator_s")
     assert "the translator was trained for the denoiser" in error
     assert "not a translator" in complain("--translator", file)
 

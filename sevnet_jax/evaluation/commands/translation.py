@@ -6,7 +6,7 @@ from sevnet_jax.evaluation import report, scenes, sheet, translation
 from sevnet_jax.evaluation.commands import arguments
 from sevnet_jax.evaluation.commands.arguments import whole_number
 from sevnet_jax.evaluation.methods import DEFAULT
-from sevnet_jax.inference.automatic import TRANSLATORS
+from sevnet_jax.inference.automatic import TRANSLATOR
 from sevnet_jax.weights import join, load_named
 
 HELP = "camera noise before and after a translator: histogram, spectrum, and a crop"
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--translator",
-        default=TRANSLATORS["colour"],
+        default=TRANSLATOR,
         metavar="T",
         help="a name, a file or a run (default: the bundled translator)",
     )
