@@ -1,4 +1,4 @@
-"""The small SEVNet for CPUs, on drawn images unless a source is given, in two stages.
+"""The small SEVNet for CPUs, on drawn images unless a source is given, by stages.
 
 python train.py --config configs/sevnet_s.py --config.data.source=FOLDER \
     --workdir runs/s
@@ -7,7 +7,12 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
 
 The first stage has many small patches, with which training soon leaves the plateau of
 linear filters. The second has large patches, in which the network sees less border.
-docs/weights.md has the time and scores of both stages.
+The stages wide and grey continue from their weights, camera from the wide ones:
+
+python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
+    --config.data.source=FOLDER --workdir runs/wide
+
+docs/weights.md has the time and scores of each stage.
 """
 
 from ml_collections import ConfigDict
