@@ -29,16 +29,18 @@ def noisy_psnr(name: str, clean: np.ndarray, seed: tuple[int, int]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("image_set", "column"),
+    ("image_set", "every"),
     [
-        pytest.param(s, i, marks=[pytest.mark.slow] if s == "CBSD68" else [])
-        for s in CHECK_VALUES
-        for i in range(len(noise.PAPER_COLUMNS))
+        ("Kodak24", 3),
+        pytest.param("Kodak24", 1, marks=pytest.mark.slow),
+        pytest.param("CBSD68", 1, marks=pytest.mark.slow),
     ],
 )
-def test_reproduces_the_check_values(image_set, column, load_set):
+@pytest.mark.parametrize("column", range(len(noise.PAPER_COLUMNS)))
+def test_reproduces_the_check_values(image_set, every, column, load_set):
+    """Every third row and column will do: the laws know no neighbours."""
     name = noise.PAPER_COLUMNS[column]
-    images = load_set(f"test/{image_set}")
+    images = [x[::every, ::every] for x in load_set(f"test/{image_set}")]
     mean = np.mean([noisy_psnr(name, x, (0, i)) for i, x in enumerate(images)])
     expected = float(CHECK_VALUES[image_set].split()[column])
     assert mean == pytest.approx(expected, abs=0.05)

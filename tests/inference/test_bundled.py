@@ -85,6 +85,7 @@ def test_they_tell_nobody_where_they_were_made(recipes):
         assert not any("/" in source for source in find_sources(recipe))
 
 
+@pytest.mark.optimized
 def test_the_card_has_their_hashes(weights, project):
     assert weights.sha256 in (project / "docs" / "weights.md").read_text()
 

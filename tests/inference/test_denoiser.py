@@ -50,6 +50,7 @@ def test_it_is_the_network(denoiser, rng):
     assert np.abs(denoiser(image) - image).max() > 0.01
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("exponent", [-30, -6, 1, 17, 40])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_powers_of_two_scale_the_result_exactly(denoiser, rng, exponent, dtype):

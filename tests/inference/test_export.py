@@ -1,7 +1,5 @@
 """export.py: other runtimes compute what ours computes, at all sizes from one file."""
 
-import functools
-
 import jax
 import numpy as np
 import onnx
@@ -22,9 +20,6 @@ NETWORKS = {
     "no centre": {"centre": "none", "blocks": ()},
     "constant centre": {"centre": "constant", "blocks": ()},
 }
-compile_fast = functools.partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0}
-)
 
 
 def open_onnx(path):
@@ -37,7 +32,7 @@ def open_onnx(path):
 
 
 def open_stablehlo(path):
-    call = compile_fast(jax.export.deserialize(bytearray(path.read_bytes())).call)
+    call = jax.jit(jax.export.deserialize(bytearray(path.read_bytes())).call)
     return lambda *arrays: np.asarray(call(*arrays))
 
 
@@ -47,7 +42,7 @@ OPEN = {"onnx": open_onnx, "stablehlo": open_stablehlo}
 def check(run, weights, rng, sizes=SIZES[:1]):
     """Asserts that a program restores as the network does, and keeps its law."""
     model = weights.model
-    ours = compile_fast(model.apply)
+    ours = jax.jit(model.apply)
     for size in sizes:
         image = rng.uniform(size=(2, *size, model.channels)).astype("float32")
         restored = run(image)
@@ -115,7 +110,7 @@ def test_stablehlo_takes_the_mean_too(write_weights, write_program, rng):
     weights = load_weights(file)
     image = rng.uniform(size=(1, 8, 8, 3)).astype("float32")
     centre = np.full((1, 1, 1, 1), 0.3, np.float32)
-    expected = compile_fast(weights.model.apply)(weights.params, image, centre)
+    expected = jax.jit(weights.model.apply)(weights.params, image, centre)
     run = open_stablehlo(write_program("stablehlo", file, "--centre", "input"))
     np.testing.assert_allclose(run(image, centre), expected, rtol=0, atol=1e-5)
 
@@ -150,7 +145,7 @@ def test_a_program_computes_in_float32(write_weights, write_program, rng):
     weights = load_weights(file)
     image = rng.uniform(size=(1, 8, 8, 3)).astype("float32")
     model = weights.model.with_fields(dtype="float32")
-    wide = compile_fast(model.apply)(weights.params, image)
+    wide = jax.jit(model.apply)(weights.params, image)
     for to in OPEN:
         restored = OPEN[to](write_program(to, file))(image)
         np.testing.assert_allclose(restored, wide, rtol=0, atol=1e-5)
@@ -166,6 +161,6 @@ def test_the_bundled_weights_leave(write_program, to, translator, rng):
     image = rng.uniform(size=(1, 48, 64, 3)).astype("float32")
     run = OPEN[to](path)
     restored = run(image)
-    ours = compile_fast(weights.model.apply)(weights.params, image)
+    ours = jax.jit(weights.model.apply)(weights.params, image)
     np.testing.assert_allclose(restored, ours, rtol=0, atol=1e-5)
     assert all((run(k * image) == k * restored).all() for k in SCALES)

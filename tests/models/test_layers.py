@@ -46,6 +46,7 @@ def draw_features(rng, shape, dtype="float32"):
     return jnp.asarray(x, dtype)
 
 
+@pytest.mark.optimized
 @every_block
 @settings(max_examples=6)
 @given(
@@ -74,6 +75,7 @@ def test_block_commutes_with_any_scale(draw_params, make, scale, seed):
     equivariance.assert_homogeneous(fn, x, scales=(scale,))
 
 
+@pytest.mark.optimized
 @every_block
 def test_gradients_have_degree_zero_in_x_and_one_in_the_parameters(
     draw_params, rng, make

@@ -33,6 +33,7 @@ def bind(model, params):
     return jax.jit(functools.partial(model.apply, params))
 
 
+@pytest.mark.optimized
 @every_preset
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
@@ -54,6 +55,7 @@ def test_network_is_homogeneous(draw_params, rng, name, dtype, fields):
     chex.assert_type(fn(x.astype("bfloat16")), jnp.bfloat16)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize(
     "fields",
     [{"blocks": (1,)}, pytest.param({}, marks=pytest.mark.slow)],
@@ -75,6 +77,7 @@ def test_range_and_rounding_are_those_of_the_readme(
     equivariance.assert_homogeneous(fn, flat, scales=others, tolerance=2e-5)
 
 
+@pytest.mark.optimized
 @every_preset
 def test_network_gradients_are_homogeneous(draw_params, rng, name):
     model = small(name, blocks=(1,), bottleneck=1)
@@ -89,6 +92,7 @@ def test_network_gradients_are_homogeneous(draw_params, rng, name):
     equivariance.assert_homogeneous(lambda x: grad(params, x)[0], x, 1, scales, 1e-4)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize(
     ("name", "height", "width", "channels", "exponent"),
     [("sevnet_xs", 1, 1, 1, -40), ("unet_relu_xs", 7, 19, 5, 40)],
@@ -99,6 +103,7 @@ def test_odd_sizes_and_channel_counts(
     check_size(draw_params, height, width, channels, exponent, name)
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 @settings(max_examples=12)
 @given(

@@ -121,6 +121,7 @@ def test_zero_tokens_give_zero_and_finite_gradients(product, plainly, share):
     assert all(np.isfinite(slope).all() for slope in pull(jnp.ones_like(value)))
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize(("product", "plainly", "share"), PRODUCTS)
 @pytest.mark.parametrize("exponent", [-40, -7, 12, 40])
 def test_gradients_scale_as_the_degree_says(draw, product, plainly, share, exponent):

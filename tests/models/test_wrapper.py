@@ -59,6 +59,7 @@ def test_it_is_its_formula(wrapped, run, x):
     chex.assert_trees_all_close(run(x), expected, atol=1e-5)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("exponent", [-12, -3, 1, 9])
 def test_it_commutes_with_powers_of_two(run, x, exponent):
     scale = 2.0**exponent

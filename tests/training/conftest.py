@@ -71,6 +71,8 @@ def start_training(project, list_flags) -> Callable[..., subprocess.Popen]:
             "JAX_PLATFORMS": "cpu",
             "JAX_COMPILATION_CACHE_DIR": str(project / ".pytest_cache" / "xla"),
             "PYTHONPATH": str(project),
+            # What train.py would set and start anew for, which costs its imports twice.
+            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
         }
         environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # JAX has set it for this process
         return subprocess.Popen(

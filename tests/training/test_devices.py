@@ -12,6 +12,8 @@ from safetensors.numpy import load_file
 from sevnet_jax.training.checkpoint import list_steps
 from sevnet_jax.training.logs import read_metrics
 
+# As the processes compile, which this one is compared with.
+pytestmark = pytest.mark.optimized
 LENGTH = (
     "--config.steps=6",
     "--config.watch.log_every=1",

@@ -71,6 +71,6 @@ def test_a_grey_network_starts_as_the_colour_network_sees_grey(rng):
     colour = load_named("sevnet_s")
     assert start.sha256 == colour.sha256  # of the file, for the provenance
     image = rng.random((1, 16, 16, 1), np.float32)
-    seen = colour.model.apply(colour.params, np.repeat(image, 3, -1))
-    restored = grey.build_model().apply(start.params, image)
+    seen = jax.jit(colour.model.apply)(colour.params, np.repeat(image, 3, -1))
+    restored = jax.jit(grey.build_model().apply)(start.params, image)
     np.testing.assert_allclose(restored, seen.mean(-1, keepdims=True), atol=2e-6)

@@ -13,6 +13,8 @@ from sevnet_jax.training import checkpoint
 from sevnet_jax.training.checkpoint import find_fault, list_steps, read_manifest
 from sevnet_jax.training.logs import Log, read_metrics
 
+# As the processes compile, which this one is compared with to the last bit.
+pytestmark = pytest.mark.optimized
 STEPS = 24
 LENGTH = (
     f"--config.steps={STEPS}",

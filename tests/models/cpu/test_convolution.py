@@ -13,6 +13,7 @@ from sevnet_jax import equivariance
 from sevnet_jax.models import ops
 from sevnet_jax.models.cpu import convolution
 
+pytestmark = pytest.mark.optimized
 # kernel size, stride, transposed
 USES = [(3, 1, False), (1, 1, False), (2, 2, False), (2, 2, True)]
 every_use = pytest.mark.parametrize(("size", "stride", "transposed"), USES)

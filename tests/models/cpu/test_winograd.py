@@ -10,6 +10,7 @@ from sevnet_jax import create_model, equivariance
 from sevnet_jax.models import ops
 from sevnet_jax.models.cpu import convolution, winograd
 
+pytestmark = pytest.mark.optimized
 SHAPES = [(2, 8, 6, 5), (1, 7, 9, 3), (1, 1, 1, 2)]
 MORE_SHAPES = [(3, 1, 4, 2), (1, 2, 5, 7)]
 

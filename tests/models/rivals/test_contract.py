@@ -1,7 +1,5 @@
 """Every rival keeps the house's contract: sizes, types, gradients, platforms."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,11 +8,9 @@ from jax import export
 
 from sevnet_jax.models import create_model, list_models
 from sevnet_jax.models.rivals import official
-from tests.models.rivals import test_golden
 
 every_rival = pytest.mark.parametrize("name", official.list_originals())
 SMALLEST = [f"{name}_xs" for name in official.list_originals()]
-compile_fast = functools.partial(jax.jit, compiler_options=test_golden.FAST)
 
 
 @every_rival
@@ -51,7 +47,7 @@ def test_gradients_are_finite(name, dtype, rng, draw_params):
     image = jnp.asarray(rng.uniform(size=(1, 17, 20, 3)), dtype)
     params = draw_params(network, image)
 
-    @compile_fast
+    @jax.jit
     def differentiate(params, image):
         def loss(params, image):
             return jnp.square(network.apply(params, image).astype("float32")).mean()
@@ -68,8 +64,8 @@ def test_gradients_are_finite(name, dtype, rng, draw_params):
 def test_bfloat16_is_near(name, rng):
     network = create_model(name)
     image = jnp.asarray(rng.uniform(size=(1, 32, 32, 3)), "float32")
-    params = compile_fast(network.init)(jax.random.key(0, impl="rbg"), image)
-    restore = compile_fast(network.apply)
+    params = jax.jit(network.init)(jax.random.key(0, impl="rbg"), image)
+    restore = jax.jit(network.apply)
     exact = restore(params, image)
     error = restore(params, image.astype("bfloat16")).astype("float32") - exact
     assert np.std(error) < 0.05 * np.std(exact)
