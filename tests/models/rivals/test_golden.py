@@ -37,6 +37,10 @@ OTHERS = {"output_kernel"}  # CRWKV's by a GPU program that departs from its for
 FAST = {  # to compile, which takes longer here than to run
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
+    # Newer ones do not know it.
+    **(
+        {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
+    ),
 }
 
 
