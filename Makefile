@@ -1,11 +1,23 @@
 PYTHON ?= python3
-VENV := .venv
-PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+VENV ?= .venv
+# Exact versions that the tests pass with: for Python 3.11, and the newest for newer ones.
+version = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+FOUND := $(call version,$(or $(wildcard $(VENV)/bin/python),$(PYTHON)))
+CONSTRAINTS := $(if $(filter 3.11,$(FOUND)),constraints.txt,constraints-newest.txt)
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS)
 RUN := $(VENV)/bin/python
 CHROMIUM := /usr/bin/chromium
-REQUIREMENTS := requirements.txt constraints.txt pyproject.toml
+REQUIREMENTS := requirements.txt $(CONSTRAINTS) pyproject.toml
 
-.PHONY: help demo page test test-slow test-page lint format clean
+ifneq ($(filter-out clean help,$(or $(MAKECMDGOALS),help)),)
+ifneq ($(origin PYTHON),file)
+ifneq ($(call version,$(PYTHON)),$(FOUND))
+$(error $(VENV) has Python $(FOUND), not that of PYTHON=$(PYTHON); `make clean` first, or add VENV=another folder)
+endif
+endif
+endif
+
+.PHONY: help demo page docs test test-slow test-page lint format clean
 .DELETE_ON_ERROR:
 
 help:  ## list these commands
@@ -16,6 +28,10 @@ demo: $(VENV)/.core  ## set up, then show the main result
 
 page: $(VENV)/.page  ## open the denoiser as a web page on this computer
 	$(RUN) denoise.py --page
+
+docs: $(VENV)/.docs  ## build the site of the documentation in runs/site
+	$(RUN) -m mkdocs build --quiet
+	@echo "open runs/site/index.html, or run \`$(RUN) -m mkdocs serve\` to search it too"
 
 test: $(VENV)/.dev lint  ## set up, then lint and run the tests
 	$(RUN) -m pytest -n 2 --dist loadfile -m "not slow"
@@ -51,6 +67,10 @@ $(VENV)/.dev: $(VENV)/.core $(wildcard requirements/*.txt)
 
 $(VENV)/.page: $(VENV)/.core requirements/page.txt
 	$(PIP) -r requirements/page.txt
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core requirements/docs.txt
+	$(PIP) -r requirements/docs.txt
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.page requirements/browser.txt

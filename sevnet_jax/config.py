@@ -9,6 +9,7 @@ with it and it has not changed since: a weights file cannot make other code run.
 import contextlib
 import hashlib
 import importlib.util
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,7 @@ from sevnet_jax.runtime import find_user_cache
 
 def load_config(spec: str) -> ConfigDict:
     """What the file's `get_config` returns, given the argument behind the colon."""
-    path, _, argument = spec.partition(":")
+    path, argument = split_spec(spec)
     try:
         module = load_parts(path)
         if not hasattr(module, "get_config"):
@@ -34,11 +35,18 @@ def load_config(spec: str) -> ConfigDict:
         raise ValueError(f"config {spec}: {kind}{error}") from error
 
 
+def split_spec(spec: str) -> tuple[str, str]:
+    """Returns the file and the argument of FILE[:ARGUMENT]; C:/ begins a file."""
+    drive = 2 if re.match(r"[A-Za-z]:[\\/]", spec) else 0
+    path, _, argument = spec[drive:].partition(":")
+    return spec[:drive] + path, argument
+
+
 def load_parts(path: str | Path) -> ModuleType:
     """Runs a config file, so that what it defines is known; returns its module."""
     if not Path(path).is_file():
         raise ValueError(
-            f"there is no config file {str(path)!r}; see the folder configs/"
+            f"there is no config file {str(path)!r}; the project has some in configs/"
         )
     module_spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if module_spec is None or module_spec.loader is None:

@@ -3,9 +3,16 @@
 import importlib.metadata
 import os
 import platform
+import sys
 from pathlib import Path
 
 import jax
+
+
+def name_command(script: str) -> str:
+    """Returns how this program was called: `script`, or the installed command."""
+    name = Path(sys.argv[0]).stem
+    return name if name.startswith("sevnet-") else script
 
 
 def find_user_cache() -> Path:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sevnet_jax.config import build_model, load_config
+from sevnet_jax.config import build_model, load_config, split_spec
 from studies.ablation.rows import ABLATIONS
 
 
@@ -16,6 +16,20 @@ def test_every_config_builds_its_model(project):
 def test_an_argument_that_no_config_takes_is_named(project):
     with pytest.raises(ValueError, match=r"sevnet\.py:foo: TypeError"):
         load_config(f"{project / 'configs' / 'sevnet.py'}:foo")
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts"),
+    [
+        ("a.py", ("a.py", "")),
+        ("configs/a.py:2f,sevnet_s", ("configs/a.py", "2f,sevnet_s")),
+        ("C:\\a.py", ("C:\\a.py", "")),
+        ("c:/a.py:x:y", ("c:/a.py", "x:y")),
+        ("a:x", ("a", "x")),
+    ],
+)
+def test_an_argument_follows_a_colon_that_is_not_of_a_drive(spec, parts):
+    assert split_spec(spec) == parts
 
 
 # The paper's table: middle normalisation, gate, normalisation before the block.

@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 # What each room may import of ours, besides itself; `studies` may import all of it.
 LEAVES = {"files", "runtime"}
@@ -26,12 +28,21 @@ ALLOWED = {
     },
     "__init__": {"equivariance", "inference", "models"},
 }
+# What Windows does not have: modules, and names of modules that it has.
+POSIX_MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog")
+POSIX_NAMES = {
+    "os": (
+        *("fork", "getuid", "geteuid", "getloadavg", "killpg", "mkfifo", "nice"),
+        *("sched_getaffinity", "setsid", "statvfs", "sysconf", "uname", "wait4"),
+    ),
+    "signal": ("SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "pause"),
+}
+POSIX_PATHS = ("/proc/", "/dev/", "/sys/", "/tmp")
 # The only modules that may import what is large or may be missing.
 HEAVY = {
     "tensorflow": {"data/pipeline.py"},
     "tensorflow_datasets": {"data/tfds_source.py"},
     "orbax": {"training/checkpoint.py"},
-    "fcntl": set(),
     "onnx": {"inference/onnx_graph.py"},
     "onnxruntime": set(),
     "gradio": {"inference/page.py"},
@@ -90,6 +101,53 @@ def test_the_rules_see_what_breaks_them(tmp_path):
     assert "data" not in ALLOWED["models"]
 
 
+def list_posix(path):
+    """What a file uses that Windows does not have, wherever in it."""
+    modules = (name.split(".")[0] for name in list_imports(path))
+    yield from (name for name in modules if name in POSIX_MODULES)
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name):
+                if name in POSIX_NAMES.get(module, ()):
+                    yield f"{module}.{name}"
+            case ast.Constant(value=str(text)) if text.startswith(POSIX_PATHS):
+                yield text
+
+
+def test_nothing_is_used_that_only_linux_has(modules, project):
+    """Also in the scripts; the tests of kills and the benchmarks may."""
+    scripts = [*project.glob("*.py"), *(project / "configs").glob("*.py")]
+    studies = [p for p in (project / "studies").rglob("*.py") if "tests" not in p.parts]
+    found = {
+        path.name: names
+        for path in [*modules.values(), *scripts, *studies]
+        if (names := [*list_posix(path)])
+    }
+    # Asked for there if the first exists.
+    assert found == {"conftest.py": ["os.sysconf", "/proc/self/statm"]}
+
+
+def test_what_only_linux_has_is_seen(tmp_path):
+    file = tmp_path / "a.py"
+    file.write_text("def f():\n    import pwd\n    os.fork(signal.SIGUSR1, '/dev/shm')")
+    assert sorted(list_posix(file)) == ["/dev/shm", "os.fork", "pwd", "signal.SIGUSR1"]
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-newest.txt"])
+def test_every_requirement_has_an_exact_version_within_its_bounds(project, name):
+    lines = (project / name).read_text().splitlines()
+    exact = {canonicalize_name(n): v for n, _, v in (x.partition("==") for x in lines)}
+    for file in [project / "requirements.txt", *(project / "requirements").glob("*")]:
+        for line in file.read_text().splitlines():
+            text = line.partition("#")[0].strip()
+            if not text or file.stem == "bench":  # which is exact itself
+                continue
+            wanted = Requirement(text)
+            found = exact.get(canonicalize_name(wanted.name))
+            assert found, f"{name} has no {wanted.name}"
+            assert found in wanted.specifier, f"{name}: {wanted.name} {found}"
+
+
 def run_python(code):
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
@@ -106,10 +164,10 @@ def test_import_takes_less_than_two_seconds_and_no_tensorflow():
     assert float(done.stdout) < 2
 
 
-def test_commands_start_where_fcntl_does_not_exist():
+def test_commands_start_where_modules_of_posix_do_not_exist():
     """As on Windows."""
     done = run_python(
-        "import sys; sys.modules['fcntl'] = None\n"
+        f"import sys; sys.modules.update(dict.fromkeys({POSIX_MODULES}))\n"
         "from sevnet_jax.evaluation import commands\n"
         "import sevnet_jax.evaluation.runs, sevnet_jax.inference.command\n"
         "import sevnet_jax.training.workdir\n"

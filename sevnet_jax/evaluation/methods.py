@@ -258,7 +258,7 @@ def run_bm3d(noisy: np.ndarray, sigma: float) -> np.ndarray:
     return bm3d.bm3d_rgb(noisy, sigma)
 
 
-EVAL_HINT = "pip install -r requirements/eval.txt"
+EVAL_HINT = 'pip install "sevnet_jax[eval]"'
 METHODS: dict[str, Restore] = {
     "noisy": keep_noisy,
     "auto": run_automatic,

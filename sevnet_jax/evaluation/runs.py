@@ -22,7 +22,7 @@ from sevnet_jax.evaluation.methods import Method
 from sevnet_jax.evaluation.protocol import Score
 from sevnet_jax.evaluation.scenes import Scene
 from sevnet_jax.files import write_atomically
-from sevnet_jax.runtime import list_versions
+from sevnet_jax.runtime import list_versions, name_command
 
 PACKAGES = ("sevnet_jax", "jax", "jaxlib", "numpy", "scipy", "pillow")
 
@@ -188,7 +188,8 @@ def report_skipped(result: Run) -> int:
     """Returns the exit code: 1 if images were skipped, which are then counted."""
     if not result.skipped:
         return 0
-    print(f"eval.py: {len(result.skipped)} images were skipped", file=sys.stderr)
+    name = name_command("eval.py")
+    print(f"{name}: {len(result.skipped)} images were skipped", file=sys.stderr)
     return SOME_SKIPPED
 
 

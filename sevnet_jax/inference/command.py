@@ -20,7 +20,7 @@ from sevnet_jax.inference.denoiser import Denoiser, Progress
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
 from sevnet_jax.inference.program import list_devices
 from sevnet_jax.inference.restore import describe, estimate_wait, restore_file
-from sevnet_jax.runtime import use_compilation_cache
+from sevnet_jax.runtime import name_command, use_compilation_cache
 
 MOST_PIXELS, PAGE_PIXELS = 500_000_000, 100_000_000
 SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
@@ -177,7 +177,8 @@ def make_bar(args: argparse.Namespace, name: str, stopped: threading.Event) -> P
 
 
 def complain(text: str) -> None:
-    print("denoise.py:", " ".join(text.split()), file=sys.stderr)
+    name = name_command("denoise.py")
+    print(f"{name}:", " ".join(text.split()), file=sys.stderr)
 
 
 def say(args: argparse.Namespace, text: str) -> None:
@@ -195,7 +196,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = OneLineParser(
-        prog="denoise.py",
+        prog=name_command("denoise.py"),
         description="Removes noise from images. You do not need to know the noise "
         "level. Bit depth and metadata are kept.",
     )

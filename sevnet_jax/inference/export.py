@@ -20,7 +20,7 @@ from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable, write_atomically
 from sevnet_jax.inference.automatic import CAMERA, WEIGHTS, load_weights
 from sevnet_jax.models import Network, SEVNet, Translated
-from sevnet_jax.runtime import list_versions
+from sevnet_jax.runtime import list_versions, name_command
 from sevnet_jax.weights import Weights
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -29,6 +29,7 @@ BAD_USE, INTERRUPTED = 2, 130
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0, or 2 if nothing could be written."""
+    name = name_command("export.py")
     try:
         args = parse(argv)
         check_writable(args.out, "program")
@@ -41,10 +42,10 @@ def main(argv: list[str] | None = None) -> int:
         data = FORMATS[args.to](weights, centre_is_input)
         write_atomically(args.out, lambda path: path.write_bytes(data))
     except (ValueError, OSError) as error:
-        print("export.py:", " ".join(str(error).split()), file=sys.stderr)
+        print(f"{name}:", " ".join(str(error).split()), file=sys.stderr)
         return BAD_USE
     except KeyboardInterrupt:
-        print("export.py: interrupted", file=sys.stderr)
+        print(f"{name}: interrupted", file=sys.stderr)
         return INTERRUPTED
     sides = f"sides are multiples of {weights.model.multiple}"
     print(f"{args.out}: {weights.config['name']}, {len(data) / 1e6:.1f} MB, {sides}")
@@ -68,7 +69,7 @@ def to_onnx(weights: Weights, centre_is_input: bool) -> bytes:
     try:
         from sevnet_jax.inference import onnx_graph
     except ModuleNotFoundError as error:
-        raise ValueError(f"{error}; pip install onnx") from None
+        raise ValueError(f'{error}; pip install "sevnet_jax[export]"') from None
     about = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in describe(weights, "onnx").items()
@@ -155,7 +156,7 @@ class Parser(argparse.ArgumentParser):
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(
-        prog="export.py",
+        prog=name_command("export.py"),
         description="Writes a denoiser as one file for other runtimes. The file takes "
         "images of any size. docs/export.md shows how to run it.",
     )

@@ -62,7 +62,7 @@ def test_unknown_methods_are_named(name, words):
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(methods.PACKAGES, "nlm", ("no_such_package",))
-    with pytest.raises(ValueError, match=r"needs no_such_package: pip install -r"):
+    with pytest.raises(ValueError, match=r"needs no_such_package: pip install .sevnet"):
         methods.open_classical("nlm")
 
 

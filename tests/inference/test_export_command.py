@@ -115,7 +115,7 @@ def test_without_the_package_it_says_what_to_install(
     monkeypatch.delitem(sys.modules, "sevnet_jax.inference.onnx_graph", raising=False)
     monkeypatch.setitem(sys.modules, "onnx", None)
     error = complain("--weights", write_weights("w"))
-    assert "pip install onnx" in error
+    assert 'pip install "sevnet_jax[export]"' in error
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_a_missing_package_is_one_line(start_training, tmp_path):
     process = start_training(tmp_path / "run", wrapper=path)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2, output
-    assert output == "train.py: no such tf; pip install -r requirements/train.txt\n"
+    assert output == 'train.py: no such tf; pip install "sevnet_jax[train]"\n'
     assert not (tmp_path / "run").exists()
 
 
@@ -170,8 +170,9 @@ def test_data_that_goes_away_is_one_line_and_nothing_lost(
 def test_large_pages_are_asked_for_unless_somebody_has_set_them(project):
     """The program starts anew, once, with the same arguments."""
     code = (
-        "import os, sys, train\n"
-        "train.use_huge_pages()\n"
+        "import os, sys\n"
+        "from sevnet_jax.training.command import use_huge_pages\n"
+        "use_huge_pages()\n"
         "print(os.environ['GLIBC_TUNABLES'], sys.argv[1:])"
     )
     plain = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}

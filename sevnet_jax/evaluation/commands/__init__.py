@@ -7,11 +7,9 @@ import os
 import sys
 
 from sevnet_jax.config import load_parts
-from sevnet_jax.runtime import use_compilation_cache
+from sevnet_jax.runtime import name_command, use_compilation_cache
 
-DESCRIPTION = (
-    "Scores and studies networks and noise. eval.py COMMAND --help lists arguments."
-)
+DESCRIPTION = "Scores and studies networks and noise. COMMAND --help lists arguments."
 COMMANDS = (
     "table",
     "compare",
@@ -40,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = Parser(prog="eval.py", description=DESCRIPTION)
+    parser = Parser(prog=name_command("eval.py"), description=DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name in COMMANDS:
         place = MODULES.get(name, name)
@@ -60,6 +58,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
+    name = name_command("eval.py")
     try:
         args = parse(argv)
         logging.basicConfig(format="%(message)s")
@@ -71,11 +70,11 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print("eval.py:", " ".join(str(error).split()), file=sys.stderr)
+        print(f"{name}:", " ".join(str(error).split()), file=sys.stderr)
         return 2
     except MemoryError:
-        print("eval.py: out of memory", file=sys.stderr)
+        print(f"{name}: out of memory", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("eval.py: interrupted", file=sys.stderr)
+        print(f"{name}: interrupted", file=sys.stderr)
         return INTERRUPTED

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator
 
 from sevnet_jax import equivariance
-from sevnet_jax.config import build_model, load_config
+from sevnet_jax.config import build_model, load_config, split_spec
 from sevnet_jax.equivariance import Measurement, Part, Row
 from sevnet_jax.evaluation import report
 from sevnet_jax.evaluation.commands.arguments import whole_number
@@ -206,5 +206,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def shorten(spec: str) -> str:
-    path, colon, argument = spec.partition(":")
-    return Path(path).stem + colon + argument
+    path, argument = split_spec(spec)
+    return ":".join([Path(path).stem, *([argument] if argument else [])])
