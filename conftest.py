@@ -35,9 +35,10 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 QUICK_TO_COMPILE = {
     "xla_backend_optimization_level": "0",
     "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
+if jax.__version_info__ < (0, 11):  # newer ones do not know it
+    QUICK_TO_COMPILE["xla_cpu_use_fusion_emitters"] = False
 # Part of JAX's cache keys: a program of the one kind is never taken for the other.
 optimized = jax.make_user_context(default_value=False)
 _get_compile_options = compiler.get_compile_options
