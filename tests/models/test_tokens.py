@@ -79,7 +79,7 @@ def test_gradients_are_those_of_the_formula(draw, product, plainly, share):
     x, y, cotangent = draw(), draw(share), draw()
     value, pull = jax.vjp(product, x, y)
     expected, pull_plainly = jax.vjp(plainly, x, y)
-    chex.assert_trees_all_close(value, expected, rtol=1e-6)
+    chex.assert_trees_all_close(value, expected, rtol=1e-6, atol=1e-6)
     chex.assert_trees_all_close(
         pull(cotangent), pull_plainly(cotangent), rtol=1e-5, atol=1e-5
     )
