@@ -30,7 +30,7 @@ page: $(VENV)/.page  ## open the denoiser as a web page on this computer
 	$(RUN) denoise.py --page
 
 docs: $(VENV)/.docs  ## build the site of the documentation in runs/site
-	$(RUN) -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
 	@echo "open runs/site/index.html, or run \`$(RUN) -m mkdocs serve\` to search it too"
 
 test: $(VENV)/.dev lint  ## set up, then lint and run the tests
