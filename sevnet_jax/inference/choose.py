@@ -28,7 +28,9 @@ CORRELATED = 2.0
 # White noise of 20 and more has up to 0.10; noise of which channels share a half has
 # 0.44 and more, and cameras 0.37. No noise and weak noise are on both sides here too.
 SHARED = 0.3
+TONED = 0.8
 MOST_SAID = 99
+NAMES = {"independent": "independent channels", "toned": "colour, channel by channel"}
 # The finest frequencies of a block and coarser ones, as many of each.
 _ORDER = np.argsort(np.add.outer(range(SIDE), range(SIDE)).ravel(), kind="stable")
 _FINE, _COARSE = _ORDER[-16:], _ORDER[-48:-32]
@@ -40,21 +42,22 @@ _OPPONENT = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [
 class Choice:
     """What is done to an image, and what was measured if it decided."""
 
-    kind: str  # "colour", "grey", or "independent" channels
+    kind: str  # "colour", "grey", "independent" channels, or "toned": see `choose`
     noise: str  # "white" or "camera"
     clipped: bool  # whether that is undone
     correlation: float | None = None  # between pixels
     sharing: float | None = None  # between channels
+    note: str = ""  # what else there is to say of the noise
 
     def __str__(self) -> str:
-        kind = f"{self.kind} channels" if self.kind == "independent" else self.kind
-        reasons = []
+        kind = NAMES.get(self.kind, self.kind)
+        reasons = [self.note] if self.note else []
         if self.correlation is not None:
             over = self.correlation > MOST_SAID  # where JPEG left nothing that is fine
             value = f"over {MOST_SAID}" if over else f"{self.correlation:.1f}"
-            reasons.append(f"correlation {value}")
+            reasons.insert(0, f"correlation {value}")
         if self.sharing is not None and self.sharing > SHARED:
-            reasons.append(f"{100 * self.sharing:.0f} % the same in all channels")
+            reasons.append(f"{self.sharing:.0%} the same in all channels")
         why = f" ({', '.join(reasons)})" if reasons else ""
         undone = ", clipping undone" if self.clipped else ""
         return f"{kind}, {self.noise} noise{why}{undone}"
@@ -66,7 +69,11 @@ def choose(
     channels: str = "auto",
     clipped: bool | str = "auto",
 ) -> Choice:
-    """Returns what an image [H, W, C] needs, where it is not said."""
+    """Returns what an image [H, W, C] needs, where it is not said.
+
+    Where the channels of a colour image share nearly all of their noise, as in film
+    grain and toned grey pictures, they are restored one by one: the kind is "toned".
+    """
     for name, value, known in (
         ("noise", noise, NOISES),
         ("channels", channels, CHANNELS),
@@ -81,6 +88,12 @@ def choose(
         measured = seen if kind == "colour" else seen[..., :1]
         correlation, sharing = measure_correlation(measured), measure_sharing(measured)
         white = correlation <= CORRELATED and sharing <= SHARED
+        if (
+            not white
+            and sharing > TONED
+            and measure_correlation(measured @ _OPPONENT[:1].T) <= CORRELATED
+        ):
+            kind, white = "toned", True
         noise = "white" if white else "camera"
     if clipped == "auto" and noise == "camera":
         clipped = False  # see clipping.py

@@ -8,7 +8,7 @@ import pytest
 
 import sevnet_jax
 from sevnet_jax import images, metrics
-from sevnet_jax.data import noise
+from sevnet_jax.data import noise, postprocessing
 from sevnet_jax.inference.automatic import WEIGHTS
 from sevnet_jax.inference.denoiser import blend
 
@@ -121,38 +121,55 @@ def test_other_noise(denoise, request, kind, law, floor):
     assert measure_gain(noisy, denoise(noisy), clean) > floor - (kind == "grey")
 
 
-# What is not white: (noise, dB gained on colour images, and on grey ones)
-OTHERS = {
-    "isp": (5, 3),
-    "jpeg:gaussian:20": (3, 3),
-    "shared:20": (6, 6),
-    "enlarged:gaussian:20": (3, 2),
-}
+# Noise that is not white, and what the weights for it gain at least.
+OTHERS = {"isp": 3.5, "jpeg:enlarged:gaussian:20": 2, "enlarged:gaussian:20": 3}
 
 
 @pytest.mark.parametrize("law", OTHERS)
-@pytest.mark.parametrize("kind", ["colour", "grey"])
-def test_noise_that_is_not_white(denoise, request, kind, law):
-    clean = request.getfixturevalue(kind)
-    noisy = add_noise(clean, law)
+def test_noise_that_is_not_white(denoise, colour, law):
+    noisy = add_noise(colour, law)
     choice = denoise.choose(noisy)
-    white = law == "shared:20" and kind == "grey"  # one channel shares with none
-    assert (choice.kind, choice.noise) == (kind, "white" if white else "camera")
-    gain = measure_gain(noisy, denoise(noisy), clean)
-    assert gain > OTHERS[law][kind == "grey"]
-    if not white:  # the control
-        as_white = denoise(noisy, noise="white", clipped=False)
-        assert gain > 1 + measure_gain(noisy, as_white, clean)
+    assert (choice.kind, choice.noise) == ("colour", "camera")
+    gain = measure_gain(noisy, denoise(noisy), colour)
+    assert gain > OTHERS[law]
+    as_white = denoise(noisy, noise="white", clipped=False)
+    assert gain > 1 + measure_gain(noisy, as_white, colour)  # the control
 
 
-def test_a_toned_grey_picture(denoise, grey):
-    """All of its noise is the same in the three channels, but not equal."""
+@pytest.mark.parametrize("quality", [70, 95])
+def test_jpeg_of_a_noisy_photo(denoise, colour, quality):
+    clean = images.to_float(colour)
+    noisy = noise.sample(noise.parse("gaussian:20"), clean, seed=3, clip=True)
+    noisy = metrics.to_rgb8(postprocessing.compress(noisy, quality))
+    assert measure_gain(noisy, denoise(noisy), colour) > 2.5
+    assert measure_gain(noisy, denoise(noisy, noise="white"), colour) < 1
+
+
+def test_grey_photos_of_cameras_are_the_known_gap(denoise, grey):
+    """As docs/weights.md has it: hardly anything is removed, and the choice says so."""
+    noisy = add_noise(grey, "isp")
+    assert "no weights for camera noise in grey" in str(denoise.choose(noisy))
+    assert measure_gain(noisy, denoise(noisy), grey) > 0
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("content", ["colour", "toned"])
+def test_noise_that_is_the_same_in_all_channels(denoise, colour, grey, content, alpha):
+    """Film grain, or a toned grey picture; channels differ by a factor."""
     tone = np.array([1, 0.9, 0.7])
-    noisy, clean = (metrics.to_rgb8(i / 255 * tone) for i in (add_noise(grey), grey))
-    assert denoise.choose(noisy).noise == "camera"
-    assert measure_gain(noisy, denoise(noisy), clean) > 6
-    as_white = denoise(noisy, noise="white")
-    assert measure_gain(noisy, as_white, clean) < 2  # the control
+    clean = colour if content == "colour" else metrics.to_rgb8(grey / 255 * tone)
+    grain = add_noise(np.full_like(grey, 128)).astype(int) - 128
+    noisy = np.clip(clean + np.rint(grain * tone), 0, 255).astype(np.uint8)
+    if alpha:
+        clean, noisy = (np.dstack([i, noisy[..., 0]]) for i in (clean, noisy))
+    choice = denoise.choose(noisy)
+    assert (choice.kind, choice.noise) == ("toned", "white")
+    restored = denoise(noisy)
+    assert measure_gain(noisy, restored, clean) > 6
+    if alpha:
+        np.testing.assert_array_equal(restored[..., 3], noisy[..., 3])
+    by_colour = sevnet_jax.load(WEIGHTS["colour"])(noisy)
+    assert measure_gain(noisy, by_colour, clean) < 2  # the control: what was shipped
 
 
 def test_clean_images_stay(denoise, grey, colour):
@@ -176,9 +193,11 @@ def test_what_has_no_noise_stays(denoise, image):
 
 
 def test_one_colour_stays_nearly(denoise):
-    """As docs/weights.md has it: the network knows no noise below 5 of 255."""
+    """As docs/weights.md has it: the corners of saturated colours are off."""
     image = np.full((24, 40, 3), [10, 200, 30], np.uint8)
-    assert np.abs(denoise(image).astype(int) - image).max() <= 8
+    error = np.abs(denoise(image).astype(int) - image)
+    assert error.max() <= 20
+    assert error.mean() < 1.5
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,9 @@ def test_noise_of_a_varying_level_is_white(rng):
     [
         lambda image: ndimage.uniform_filter(image, (2, 2, 0)),
         lambda image: as_jpeg(image, 75),
-        lambda image: as_jpeg(image, 95),  # its colours only
         lambda image: np.asarray(Image.fromarray(image).resize((208, 166))),
     ],
-    ids=["smoothed", "jpeg 75", "jpeg 95", "enlarged"],
+    ids=["smoothed", "jpeg 75", "enlarged"],
 )
 def test_correlated_noise_is_a_cameras(rng, correlate):
     assert choose(correlate(draw_noise(rng))).noise == "camera"
@@ -68,7 +67,17 @@ def test_noise_that_channels_share_is_measured(rng, share):
     noise *= [1.2, 1, 0.7]  # as in a toned scan
     assert measure_sharing(noise) == pytest.approx(share, abs=0.1)
     assert 0.8 < measure_correlation(noise) < 1.25  # it is white from pixel to pixel
-    assert choose(noise).noise == ("camera" if share else "white")
+    choice = choose(noise)
+    expected = {
+        0: ("colour", "white"),
+        0.5: ("colour", "camera"),
+        1: ("toned", "white"),
+    }
+    assert (choice.kind, choice.noise) == expected[share]
+
+
+def test_jpeg_of_high_quality_leaves_white_noise_that_channels_share(rng):
+    assert choose(as_jpeg(draw_noise(rng), 95)).kind == "toned"
 
 
 def test_channels_without_noise_share_none(rng):
@@ -110,7 +119,8 @@ def test_equal_channels_are_grey(rng, count):
     image[..., :3] = image[..., :1]
     assert choose(image).kind == "grey"
     image[5, 7, 2] ^= 1  # one pixel of colour
-    assert choose(image).kind == "colour"
+    assert choose(image).kind == "toned"
+    assert choose(image, "white").kind == "colour"
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (7, 300, 3), (16, 16, 1), (64, 64, 3)])
@@ -130,8 +140,9 @@ def test_clipping_is_undone_under_white_noise(rng):
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71, 0))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"
-    text = str(Choice("colour", "camera", False, 1.04, 0.961))
-    assert text.endswith("noise (correlation 1.0, 96 % the same in all channels)")
+    text = str(Choice("toned", "white", False, 1.04, 0.961))
+    assert text.startswith("colour, channel by channel, white noise (")
+    assert text.endswith("(correlation 1.0, 96% the same in all channels)")
     assert "(correlation over 99)" in str(Choice("colour", "camera", False, 1e27))
     text = str(Choice("independent", "white", False))
     assert text == "independent channels, white noise"
