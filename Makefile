@@ -18,10 +18,10 @@ page: $(VENV)/.page  ## open the denoiser as a web page on this computer
 	$(RUN) denoise.py --page
 
 test: $(VENV)/.dev lint  ## set up, then lint and run the tests
-	$(RUN) -m pytest -n 2 --dist loadfile -m "not slow"
+	$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(VENV)/.dev  ## the long tests too
-	$(RUN) -m pytest -n 2 --dist loadfile
+	$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-page: $(VENV)/.dev $(VENV)/.browser  ## test the web page in Chromium
 	$(RUN) -m pytest tests/page
