@@ -11,6 +11,7 @@ and laid out so. Axes of length 1 do not matter.
 
 import dataclasses
 import fnmatch
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -210,7 +211,8 @@ def _find_original(network: Network) -> Original:
     raise ValueError(f"{type(network).__name__} has no original; these have: {known}")
 
 
-def _list_parameters(network: Network) -> dict[tuple[str, ...], Any]:
+@functools.lru_cache(maxsize=4)  # of networks, which take seconds to trace
+def _list_parameters(network: Network) -> Mapping[tuple[str, ...], Any]:
     try:
         side = network.multiple
         image = jax.ShapeDtypeStruct((1, side, side, network.channels), jnp.float32)
