@@ -34,10 +34,10 @@ docs: $(VENV)/.docs  ## build the site of the documentation in runs/site
 	@echo "open runs/site/index.html, or run \`$(RUN) -m mkdocs serve\` to search it too"
 
 test: $(VENV)/.dev lint  ## set up, then lint and run the tests
-	$(RUN) -m pytest -n 2 --dist loadfile -m "not slow"
+	$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(VENV)/.dev  ## the long tests too
-	$(RUN) -m pytest -n 2 --dist loadfile
+	$(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-page: $(VENV)/.dev $(VENV)/.browser  ## test the web page in Chromium
 	$(RUN) -m pytest tests/page

@@ -1,5 +1,6 @@
-"""Strict JAX for every test, and what keeps compilation short."""
+"""Strict JAX for every test, and random parameters that cost no compilation."""
 
+import functools
 import gc
 import math
 import os
@@ -13,11 +14,11 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
-from jax._src import compiler
 from PIL import Image
 
 from sevnet_jax.models import create_model
 from sevnet_jax.weights import save_weights
+from tests import compilation
 
 TINY = {"width": 4, "blocks": (1,), "bottleneck": 1}
 ROOT = Path(__file__).resolve().parent
@@ -30,30 +31,6 @@ jax.config.update("jax_default_prng_impl", "rbg")
 # Test processes share what they compile, and a second run finds it.
 jax.config.update("jax_compilation_cache_dir", str(ROOT / ".pytest_cache" / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-# Programs of tests are small and run a few times: to compile them takes nearly all of
-# the time. Like this, it takes a tenth.
-QUICK_TO_COMPILE = {
-    "xla_backend_optimization_level": "0",
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_parallel_codegen_split_count": 1,
-}
-if jax.__version_info__ < (0, 11):  # newer ones do not know it
-    QUICK_TO_COMPILE["xla_cpu_use_fusion_emitters"] = False
-# Part of JAX's cache keys: a program of the one kind is never taken for the other.
-optimized = jax.make_user_context(default_value=False)
-_get_compile_options = compiler.get_compile_options
-
-
-def get_compile_options(*args, env_options_overrides=None, **kwargs):
-    """JAX's own, for programs that are quick to compile where no test minds."""
-    options = dict(env_options_overrides or {})
-    if not optimized.value:
-        options |= QUICK_TO_COMPILE
-    return _get_compile_options(*args, env_options_overrides=options, **kwargs)
-
-
-# JAX has options for one program, by `jax.jit`, but none for all of them.
-compiler.get_compile_options = get_compile_options
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
@@ -67,7 +44,7 @@ def project() -> Path:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Tests with the mark `optimized`, and their fixtures, run what users run."""
-    with optimized(item.get_closest_marker("optimized") is not None):
+    with compilation.optimized(item.get_closest_marker("optimized") is not None):
         return (yield)
 
 
@@ -117,14 +94,19 @@ def rng() -> np.random.Generator:
 def draw_params():
     """A function (module, x) -> variables, every leaf random: gains and biases too."""
 
+    @functools.lru_cache(maxsize=256)
+    def trace(module, image):
+        return jax.eval_shape(lambda x: module.init(jax.random.key(0), x), image)
+
     def draw(module, x, seed=0):
         rng = np.random.default_rng(seed)
-        shapes = jax.eval_shape(module.init, jax.random.key(0), x)
+        shapes = trace(module, jax.ShapeDtypeStruct(x.shape, x.dtype))
 
         def fill(shape):
             fan_in = math.prod(shape.shape[:-1])
             values = rng.normal(size=shape.shape) / math.sqrt(fan_in)
-            return jax.numpy.asarray(values, shape.dtype)
+            # jnp.asarray would compile for every shape.
+            return jax.device_put(values.astype(shape.dtype))
 
         return jax.tree.map(fill, shapes)
 

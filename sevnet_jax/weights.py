@@ -93,7 +93,7 @@ def load_weights(path: str | Path) -> Weights:
         raise ValueError(f"{path} is damaged: its content does not match its sha256")
     params = traverse_util.unflatten_dict(arrays, sep="/")
     check_fit(path, params, model)
-    params = jax.tree.map(jnp.asarray, params)
+    params = jax.device_put(params)  # jnp.asarray would compile for every shape
     return Weights(model, params, config, provenance, digest)
 
 
@@ -207,7 +207,8 @@ def join(translator: Weights, denoiser: Weights) -> Weights:
 def _expected(model: Network) -> dict[str, jax.ShapeDtypeStruct]:
     side = model.multiple
     image = jax.ShapeDtypeStruct((1, side, side, model.channels), jnp.float32)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), image)
+    # The key is made inside: outside, that would be compiled.
+    shapes = jax.eval_shape(lambda x: model.init(jax.random.key(0), x), image)
     return traverse_util.flatten_dict(dict(shapes), sep="/")
 
 

@@ -10,7 +10,6 @@ from PIL import Image
 
 from sevnet_jax.models import create_model
 from sevnet_jax.weights import save_weights
-from studies import trainings
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +35,10 @@ def asked(monkeypatch, draw_params):
 
     Training is tested elsewhere. Weights of a tiny network are left.
     """
+    # Here and not above: pytest reads this file before it starts its workers, which
+    # would wait for TensorFlow.
+    from studies import trainings
+
     found = []
     config = {"name": "sevnet_s", "width": 4, "blocks": [1], "bottleneck": 0}
     model = create_model(**config)

@@ -175,7 +175,7 @@ def perturb(variables: Any, seed: int = 0) -> Any:
         values = np.asarray(leaf, np.float64)
         spread = 0.1 * (np.sqrt(np.mean(np.square(values))) or 1.0)
         noisy = values + spread * rng.normal(size=values.shape)
-        return jnp.asarray(noisy, leaf.dtype)
+        return jax.device_put(noisy.astype(leaf.dtype))
 
     if isinstance(variables, Mapping) and "params" in variables:
         return {**variables, "params": jax.tree.map(add_noise, variables["params"])}

@@ -56,7 +56,7 @@ def measure_complexity(name: str, model: nn.Module, size: int = 256) -> Complexi
     if size < 1:
         raise ValueError(f"the image size must be at least 1, got {size}")
     image = jax.ShapeDtypeStruct((1, size, size, model.channels), jnp.float32)
-    params = jax.eval_shape(model.init, jax.random.key(0), image)
+    params = jax.eval_shape(lambda x: model.init(jax.random.key(0), x), image)
     macs = count_macs(model.apply, params, image)
     paper = PAPER.get(name) if size == PAPER_SIZE else None
     return Complexity(

@@ -35,7 +35,7 @@ def _probe(part: nn.Module) -> tuple[int | None, bool]:
     middle, farthest, law = SIDE // 2, 0, True
     shape = (1, SIDE, SIDE, CHANNELS)
     tokens = jax.ShapeDtypeStruct(shape, np.float32)
-    shapes = jax.eval_shape(part.init, jax.random.key(0), tokens)
+    shapes = jax.eval_shape(lambda x: part.init(jax.random.key(0), x), tokens)
     run = jax.jit(part.apply)
     for seed in range(DRAWS):
         rng = np.random.default_rng(seed)

@@ -11,6 +11,8 @@ from sevnet_jax.data import noise
 from sevnet_jax.evaluation.commands import demo
 from sevnet_jax.inference.denoiser import Denoiser
 
+pytestmark = pytest.mark.optimized
+
 
 @pytest.fixture(scope="module")
 def samples(project):

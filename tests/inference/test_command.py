@@ -245,6 +245,7 @@ def test_the_estimate_grows_with_the_network(denoiser, draw_params):
 def test_neither_import_nor_denoising_loads_tensorflow(project):
     code = (
         "import sys, numpy, sevnet_jax, sevnet_jax.inference.command\n"
+        "from tests import compilation\n"
         "sevnet_jax.load()(numpy.zeros((8, 8, 3), 'uint8'))\n"
         "heavy = {'tensorflow', 'optax', 'orbax', 'matplotlib.pyplot'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"

@@ -50,16 +50,13 @@ def draw_features(rng, shape, dtype="float32"):
 @every_block
 @settings(max_examples=6)
 @given(
-    shape=st.tuples(st.just(2), st.sampled_from([2, 4]), st.just(6), st.just(8)),
     exponent=st.integers(-40, 40),
     dtype=st.sampled_from(["float32", "bfloat16"]),
     seed=st.integers(0, 99),
 )
-def test_block_commutes_with_powers_of_two(
-    draw_params, make, shape, exponent, dtype, seed
-):
+def test_block_commutes_with_powers_of_two(draw_params, make, exponent, dtype, seed):
     """A power of two only moves exponents: equality is exact, no tolerance."""
-    x = draw_features(np.random.default_rng(seed), shape, dtype)
+    x = draw_features(np.random.default_rng(seed), (2, 4, 6, 8), dtype)
     fn = functools.partial(compile_block(make), draw_params(make(), x, seed))
     scale = jnp.asarray(2.0**exponent, dtype)
     chex.assert_trees_all_equal(fn(scale * x), scale * fn(x))

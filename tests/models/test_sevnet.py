@@ -47,9 +47,11 @@ def test_network_is_homogeneous(draw_params, rng, name, dtype, fields):
     model = small(name, dtype=dtype, **fields)
     x = jnp.asarray(rng.uniform(size=(1, 13, 18, 3)), "float32")
     fn = bind(model, draw_params(model, x))
-    # Tokens of 4 channels are ill-conditioned: some of these networks turn bfloat16's
-    # rounding into 6e-2, where the full width has 1e-2. Powers of two stay exact.
-    tolerance = {"float32": None, "bfloat16": 0.1}[dtype]
+    # As README has it, but for deep networks with tokens of 4 channels: those are
+    # ill-conditioned, and some turn bfloat16's rounding into 6e-2.
+    tolerance = {"float32": 2e-6, "bfloat16": 1e-2}[dtype]
+    if not fields:
+        tolerance = {"float32": None, "bfloat16": 0.1}[dtype]
     equivariance.assert_homogeneous(fn, x, tolerance=tolerance)
     chex.assert_type(fn(x), jnp.float32)
     chex.assert_type(fn(x.astype("bfloat16")), jnp.bfloat16)

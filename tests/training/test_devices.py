@@ -12,8 +12,13 @@ from safetensors.numpy import load_file
 from sevnet_jax.training.checkpoint import list_steps
 from sevnet_jax.training.logs import read_metrics
 
-# As the processes compile, which this one is compared with.
-pytestmark = pytest.mark.optimized
+# As this process compiles, which others are compared with.
+QUICK = (
+    "import runpy, sys\n"
+    "from tests import compilation\n"
+    "sys.argv[0] = 'train.py'\n"
+    "runpy.run_path('train.py', run_name='__main__')"
+)
 LENGTH = (
     "--config.steps=6",
     "--config.watch.log_every=1",
@@ -24,7 +29,7 @@ LENGTH = (
 @pytest.fixture(scope="module")
 def alone(run_elsewhere, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("alone") / "run"
-    code, output = run_elsewhere(workdir, *LENGTH)
+    code, output = run_elsewhere(workdir, *LENGTH, program=("-c", QUICK))
     assert code == 0, output
     return workdir
 
@@ -54,6 +59,7 @@ def start_two(start_training, workdir, *flags, second=()):
             f"--coordinator=127.0.0.1:{port}",
             "--processes=2",
             f"--process={number}",
+            program=("-c", QUICK),
         )
         for number in (0, 1)
     ]
@@ -61,7 +67,7 @@ def start_two(start_training, workdir, *flags, second=()):
 
 @pytest.mark.slow
 def test_eight_devices_train_as_one(run_elsewhere, alone, tmp_path):
-    code, output = run_elsewhere(tmp_path, *LENGTH, devices=8)
+    code, output = run_elsewhere(tmp_path, *LENGTH, devices=8, program=("-c", QUICK))
     assert code == 0, output
     assert "training on 8 devices" in output
     assert_same_training(alone, tmp_path)

@@ -11,6 +11,7 @@ Axes of length 1 do not matter.
 
 import dataclasses
 import fnmatch
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -210,11 +211,12 @@ def _find_original(network: Network) -> Original:
     raise ValueError(f"{type(network).__name__} has no original; these have: {known}")
 
 
-def _list_parameters(network: Network) -> dict[tuple[str, ...], Any]:
+@functools.lru_cache(maxsize=4)  # of networks, which take seconds to trace
+def _list_parameters(network: Network) -> Mapping[tuple[str, ...], Any]:
     try:
         side = network.multiple
         image = jax.ShapeDtypeStruct((1, side, side, network.channels), jnp.float32)
-        found = jax.eval_shape(network.init, jax.random.key(0), image)
+        found = jax.eval_shape(lambda x: network.init(jax.random.key(0), x), image)
     except Exception as error:  # wherever numbers that do not go together meet
         what = f"the hyper-parameters of this {type(network).__name__}"
         reason = " ".join(str(error).split())
@@ -238,7 +240,7 @@ def _turn(array: np.ndarray, path: tuple[str, ...], shape: tuple[int, ...]) -> A
     array = array.reshape(_official_shape(path, shape))
     if path[-1] == "kernel":
         array = np.moveaxis(array, (1, 0), (-2, -1))
-    return jnp.asarray(array)
+    return jax.device_put(array)  # jnp.asarray would compile for every shape
 
 
 def _squeeze(shape: Iterable[int]) -> list[int]:
