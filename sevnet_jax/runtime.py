@@ -28,7 +28,7 @@ def use_compilation_cache() -> Path | None:
     can be made, programs are compiled each time.
     """
     # JAX makes the attributes of its config at run time.
-    folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined,unused-ignore]
     if not folder:
         folder = str(find_user_cache() / "xla")
         try:

@@ -58,7 +58,7 @@ class NumpyDraw:
     """Draws from `RandomState`, a stream that NumPy promises never to change."""
 
     def __init__(self, seed: int | tuple[int, ...]):
-        key = np.atleast_1d(np.asarray([*map(operator.index, np.ravel(seed))]))
+        key: np.ndarray = np.asarray([*map(operator.index, np.ravel(seed))])
         if key.min() < 0:
             raise ValueError(f"a seed must not be negative, got {seed}")
         # Two words a number, so that seeds beyond 32 bits stay distinct.

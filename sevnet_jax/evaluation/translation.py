@@ -80,7 +80,8 @@ def measure_noise(error: np.ndarray) -> Noise:
 def average(noises: Sequence[Noise]) -> Noise:
     """Returns what the noises of several images have in common."""
     fields = (field.name for field in dataclasses.fields(Noise))
-    return Noise(*(np.mean([getattr(n, f) for n in noises], axis=0) for f in fields))
+    means: list[Any] = [np.mean([getattr(n, f) for n in noises], 0) for f in fields]
+    return Noise(*means)
 
 
 def _find_bands(error: np.ndarray) -> np.ndarray:

@@ -27,7 +27,9 @@ MOST_ROWS = 2048  # that the level is estimated from
 BINOMIAL = np.array([1, 2, 1]) / 4
 
 
-def find_moments(clean: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def find_moments(
+    clean: np.ndarray, sigma: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns mean and variance of clip(clean + sigma n, 0, 1), n standard normal."""
     low, high = -clean / sigma, (1 - clean) / sigma
     below, above = special.ndtr(low), special.ndtr(-high)

@@ -25,6 +25,7 @@ from sevnet_jax.weights import Weights
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 BAD_USE, INTERRUPTED = 2, 130
+INSTALL = 'pip install "sevnet_jax[export]"'
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -69,7 +70,7 @@ def to_onnx(weights: Weights, centre_is_input: bool) -> bytes:
     try:
         from sevnet_jax.inference import onnx_graph
     except ModuleNotFoundError as error:
-        raise ValueError(f'{error}; pip install "sevnet_jax[export]"') from None
+        raise ValueError(f"{error}; {INSTALL}") from None
     about = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in describe(weights, "onnx").items()
@@ -96,7 +97,11 @@ def to_stablehlo(weights: Weights, centre_is_input: bool) -> bytes:
                 f"{weights.config['name']} depends on the size of its images, so it "
                 f"cannot be exported for all sizes: {type(error).__name__}: {reason}"
             ) from None
-    return bytes(program.serialize()) + b"\n" + json.dumps(describe(weights)).encode()
+    try:
+        data = bytes(program.serialize())
+    except ImportError as error:  # of flatbuffers, which JAX does not install
+        raise ValueError(f"{error}; {INSTALL}") from None
+    return data + b"\n" + json.dumps(describe(weights)).encode()
 
 
 FORMATS: dict[str, Callable[[Weights, bool], bytes]] = {

@@ -25,7 +25,7 @@ def convolve(
         )
     # Asked for here: the gradient is traced later, when the context may have changed.
     # (JAX makes the attributes of its config at run time.)
-    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined,unused-ignore]
     return convolution.convolve(
         x, kernel.astype(x.dtype), stride, transposed, precision
     )
