@@ -7,7 +7,7 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
 
 The first stage has many small patches, with which training soon leaves the plateau of
 linear filters. The second has large patches, in which the network sees less border.
-The stages wide and grey continue from their weights, camera from the wide ones:
+The stages wide and grey continue from their weights, camera and grey_camera from these:
 
 python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
     --config.data.source=FOLDER --workdir runs/wide
@@ -76,13 +76,7 @@ STAGES["camera"] = {
     "optimizer": DECIBELS,
     "watch": {"noises": ("isp", "isp_wide", "jpeg:gaussian:20", "gaussian:0")},
 }
-STAGES["grey_second"] = {
-    **STAGES["wide"],
-    "seed": 5,
-    "steps": 2000,
-    "loss": "decibels",
-    "optimizer": DECIBELS,
-}
+STAGES["grey_camera"] = {**STAGES["camera"], "seed": 5, "steps": 1000}
 
 
 def get_config(stage: str = "first") -> ConfigDict:

@@ -1,6 +1,5 @@
 """Chooses among the bundled weights for each image."""
 
-import dataclasses
 import threading
 from pathlib import Path
 from typing import Any
@@ -68,11 +67,7 @@ class AutoDenoiser:
     ) -> Choice:
         """Returns what would be done to an image [H, W] or [H, W, C], and why."""
         image = image[..., None] if image.ndim == 2 else image
-        choice = choose(image, noise, channels, clipped)
-        if choice.noise == "camera" and choice.kind != "colour":
-            note = "no weights for camera noise in grey"
-            return dataclasses.replace(choice, noise="white", note=note)
-        return choice
+        return choose(image, noise, channels, clipped)
 
     def find_denoiser(self, choice: Choice) -> Denoiser:
         """Returns the denoiser for images of that choice."""

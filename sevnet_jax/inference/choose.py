@@ -47,15 +47,14 @@ class Choice:
     clipped: bool  # whether that is undone
     correlation: float | None = None  # between pixels
     sharing: float | None = None  # between channels
-    note: str = ""  # what else there is to say of the noise
 
     def __str__(self) -> str:
         kind = NAMES.get(self.kind, self.kind)
-        reasons = [self.note] if self.note else []
+        reasons = []
         if self.correlation is not None:
             over = self.correlation > MOST_SAID  # where JPEG left nothing that is fine
             value = f"over {MOST_SAID}" if over else f"{self.correlation:.1f}"
-            reasons.insert(0, f"correlation {value}")
+            reasons.append(f"correlation {value}")
         if self.sharing is not None and self.sharing > SHARED:
             reasons.append(f"{self.sharing:.0%} the same in all channels")
         why = f" ({', '.join(reasons)})" if reasons else ""

@@ -145,11 +145,15 @@ def test_jpeg_of_a_noisy_photo(denoise, colour, quality):
     assert measure_gain(noisy, denoise(noisy, noise="white"), colour) < 1
 
 
-def test_grey_photos_of_cameras_are_the_known_gap(denoise, grey):
-    """As docs/weights.md has it: hardly anything is removed, and the choice says so."""
-    noisy = add_noise(grey, "isp")
-    assert "no weights for camera noise in grey" in str(denoise.choose(noisy))
-    assert measure_gain(noisy, denoise(noisy), grey) > 0
+@pytest.mark.parametrize("law", ["isp", "enlarged:gaussian:20"])
+def test_grey_photos_of_cameras(denoise, grey, law):
+    """By the weights for colour photos, which saw few grey ones."""
+    noisy = add_noise(grey, law)
+    assert denoise.choose(noisy).noise == "camera"
+    gain = measure_gain(noisy, denoise(noisy), grey)
+    assert gain > 0.5
+    as_white = denoise(noisy, noise="white", clipped=False)
+    assert gain > 0.3 + measure_gain(noisy, as_white, grey)  # the control
 
 
 @pytest.mark.parametrize("alpha", [False, True])
