@@ -76,7 +76,7 @@ STAGES["camera"] = {
     "optimizer": DECIBELS,
     "watch": {"noises": ("isp", "isp_wide", "jpeg:gaussian:20", "gaussian:0")},
 }
-STAGES["grey_camera"] = {**STAGES["camera"], "seed": 5, "steps": 1000}
+STAGES["grey_camera"] = {**STAGES["camera"], "seed": 5, "steps": 600}
 
 
 def get_config(stage: str = "first") -> ConfigDict:

@@ -10,9 +10,9 @@ from sevnet_jax.inference.choose import Choice, choose
 from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image
 from sevnet_jax.weights import Weights, join, load_denoiser, load_named, load_partner
 
-# What restores images with white noise, by their kind, and all others.
+# What restores images with white noise, and all others, by their kind.
 WEIGHTS = {"colour": "sevnet_s_wide", "grey": "sevnet_s_grey"}
-CAMERA = "sevnet_s_camera"
+CAMERA = {"colour": "sevnet_s_camera", "grey": "sevnet_s_grey_camera"}
 TRANSLATOR = "translator_s"  # the paper's way, for the weights of the paper's tables
 
 
@@ -72,7 +72,7 @@ class AutoDenoiser:
     def find_denoiser(self, choice: Choice) -> Denoiser:
         """Returns the denoiser for images of that choice."""
         kind = "colour" if choice.kind == "colour" else "grey"
-        return self._find(CAMERA if choice.noise == "camera" else WEIGHTS[kind])
+        return self._find((CAMERA if choice.noise == "camera" else WEIGHTS)[kind])
 
     def _find(self, name: str) -> Denoiser:
         """Read when it is needed, and once, also if several threads need it."""

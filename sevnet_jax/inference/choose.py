@@ -28,7 +28,8 @@ CORRELATED = 2.0
 # White noise of 20 and more has up to 0.10; noise of which channels share a half has
 # 0.44 and more, and cameras 0.37. No noise and weak noise are on both sides here too.
 SHARED = 0.3
-TONED = 0.8
+TONED = 0.8  # of the noise, if the content is the same in all channels too
+SAME = 0.999  # correlation of two channels; a photo of something grey has less
 MOST_SAID = 99
 NAMES = {"independent": "independent channels", "toned": "colour, channel by channel"}
 # The finest frequencies of a block and coarser ones, as many of each.
@@ -70,8 +71,8 @@ def choose(
 ) -> Choice:
     """Returns what an image [H, W, C] needs, where it is not said.
 
-    Where the channels of a colour image share nearly all of their noise, as in film
-    grain and toned grey pictures, they are restored one by one: the kind is "toned".
+    A toned grey picture is restored channel by channel, by the weights for grey: its
+    kind is "toned".
     """
     for name, value, known in (
         ("noise", noise, NOISES),
@@ -87,12 +88,10 @@ def choose(
         measured = seen if kind == "colour" else seen[..., :1]
         correlation, sharing = measure_correlation(measured), measure_sharing(measured)
         white = correlation <= CORRELATED and sharing <= SHARED
-        if (
-            not white
-            and sharing > TONED
-            and measure_correlation(measured @ _OPPONENT[:1].T) <= CORRELATED
-        ):
-            kind, white = "toned", True
+        if not white and sharing > TONED and is_toned(measured):
+            kind = "toned"
+            grey = measure_correlation(measured @ _OPPONENT[:1].T)
+            white = grey <= CORRELATED
         noise = "white" if white else "camera"
     if clipped == "auto" and noise == "camera":
         clipped = False  # see clipping.py
@@ -147,6 +146,17 @@ def measure_sharing(image: np.ndarray) -> float:  # [H, W, C]
     noise /= spread
     largest = np.linalg.eigvalsh(noise.T @ noise / len(noise))[-1]  # 1 to count
     return float(largest - 1) / (count - 1)
+
+
+def is_toned(image: np.ndarray) -> bool:  # [H, W, 3]
+    """Whether all channels are nearly the same one, but for brightness and contrast."""
+    pixels = _cut_blocks(image).reshape(-1, image.shape[-1])
+    pixels -= pixels.mean(0)
+    spread = np.sqrt(np.square(pixels).mean(0))
+    if not spread.all():
+        return False
+    pixels /= spread
+    return bool((pixels.T @ pixels / len(pixels)).min() > SAME)
 
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:

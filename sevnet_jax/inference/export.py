@@ -174,7 +174,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         f"weights (default: {WEIGHTS['colour']})",
     )
     add("--noise", choices=("white", "camera"), default="white",
-        help=f"camera: the default of --weights is {CAMERA}")  # fmt: skip
+        help=f"camera: the default of --weights is {CAMERA['colour']}")  # fmt: skip
     add(
         "--translator",
         metavar="FILE",
@@ -189,7 +189,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if args.noise == "camera":
         if args.weights or args.translator:
             parser.error("--noise camera chooses bundled weights; leave out the others")
-        args.weights = CAMERA
+        args.weights = CAMERA["colour"]
     if Path(args.out).suffix == ".safetensors":
         raise ValueError(f"{args.out} has the ending of a weights file; use .{args.to}")
     return args

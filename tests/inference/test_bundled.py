@@ -10,7 +10,7 @@ from sevnet_jax.weights import find_bundled, load_named
 MOST_BYTES = 16 * 10**6
 TEST_SETS = ("kodak", "cbsd68", "polyu", "sidd")
 NAMES = sorted(find_bundled())
-FOR_WHITE_NOISE = [name for name in NAMES if name not in (CAMERA, TRANSLATOR)]
+FOR_WHITE_NOISE = {*NAMES} - {*CAMERA.values(), TRANSLATOR}
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -48,8 +48,11 @@ def find_sources(recipe):
 
 
 def test_what_is_chosen_is_there():
-    used = {*WEIGHTS.values(), CAMERA, TRANSLATOR, "sevnet_s"}  # the tables show that
-    assert used == set(NAMES)
+    used = {*WEIGHTS.values(), *CAMERA.values()}
+    assert used | {"sevnet_s", TRANSLATOR} == set(NAMES)  # two are for the tables
+    for kind, channels in (("colour", 3), ("grey", 1)):
+        for name in (WEIGHTS[kind], CAMERA[kind]):
+            assert load_named(name).model.channels == channels
 
 
 def test_they_are_small(project, name):

@@ -76,8 +76,17 @@ def test_noise_that_channels_share_is_measured(rng, share):
     assert (choice.kind, choice.noise) == expected[share]
 
 
-def test_jpeg_of_high_quality_leaves_white_noise_that_channels_share(rng):
-    assert choose(as_jpeg(draw_noise(rng), 95)).kind == "toned"
+@pytest.mark.parametrize("noise", ["white", "camera"])
+def test_toned_pictures_are_told_from_photos(rng, noise):
+    grey = np.linspace(20, 200, 160)[:, None] + draw_noise(rng, (128, 160, 1))
+    if noise == "camera":
+        grey = ndimage.uniform_filter(grey, (2, 2, 0))
+    toned = grey * [1, 0.9, 0.7] + 5
+    choice = choose(toned)
+    assert (choice.kind, choice.noise) == ("toned", noise)
+    toned[..., 0] += np.linspace(0, 100, 128)[:, None]  # other content in one channel
+    choice = choose(toned)
+    assert (choice.kind, choice.noise) == ("colour", "camera")
 
 
 def test_channels_without_noise_share_none(rng):

@@ -47,7 +47,7 @@ def test_photos_from_cameras_have_weights_of_their_own(photo, capsys):
     """In the order that one types it: --real must not take the photo for itself."""
     assert command.main(["--real", str(photo)]) == 0
     assert "colour, camera noise" in capsys.readouterr().err
-    real = sevnet_jax.load(CAMERA)
+    real = sevnet_jax.load(CAMERA["colour"])
     expected = real(np.asarray(Image.open(photo)), clipped=False)
     found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
     np.testing.assert_array_equal(found, expected)
