@@ -2,7 +2,7 @@
 
 White noise is independent from pixel to pixel and from channel to channel. Camera noise
 is not: demosaicing, JPEG and scaling smooth it, so its finest frequencies are weaker
-than coarser ones. Film grain, JPEG files and toned scans have much the same noise in
+than coarser ones. JPEG files, film grain and toned scans have much the same noise in
 all channels. We measure both where the image is smoothest, because content looks like
 smooth noise, and is much the same in all channels.
 """
