@@ -36,7 +36,7 @@ def test_the_program_of_the_page_restores_a_photo(
     page, weights_file, to, centre, size, rng, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    out = f"sevnet_s.{to}"
+    out = f"denoiser.{to}"
     argv = ["--to", to, "--weights", str(weights_file), "-o", out, "--centre", centre]
     assert export.main(argv) == 0
     pixels = rng.integers(60, 190, (*size, 3), np.uint8)

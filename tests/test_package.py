@@ -118,13 +118,14 @@ def list_posix(path):
                 yield text
 
 
-def test_nothing_is_used_that_only_linux_has(modules, project):
+def test_nothing_is_used_that_only_linux_has(project):
     """Also in the scripts; the tests of kills and the benchmarks may."""
+    package = (project / "sevnet_jax").rglob("*.py")
     scripts = [*project.glob("*.py"), *(project / "configs").glob("*.py")]
     studies = [p for p in (project / "studies").rglob("*.py") if "tests" not in p.parts]
     found = {
         path.name: names
-        for path in [*modules.values(), *scripts, *studies]
+        for path in [*package, *scripts, *studies]
         if (names := [*list_posix(path)])
     }
     # Asked for there if the first exists.

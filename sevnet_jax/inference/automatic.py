@@ -96,8 +96,8 @@ class AutoDenoiser:
         `image` is [H, W], [H, W, C] or a batch [N, H, W, C]. Three equal channels are
         grey. The last of 2 or 4 channels is alpha, which stays as it is. More than 4
         channels are restored one by one, and so are all with
-        `channels="independent"`. `noise` is "white", "camera" (correlated between
-        pixels), or "auto" (measured). Types and further options are those of
+        `channels="independent"`. `noise` is "white", "camera" (any other), or
+        "auto" (measured). Types and further options are those of
         `Denoiser`.
         """
         image = np.asarray(image)

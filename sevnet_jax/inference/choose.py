@@ -83,15 +83,14 @@ def choose(
     clipping.check(clipped)
     kind = find_kind(image, channels)
     seen = {"colour": image[..., :3], "grey": image[..., :1]}.get(kind, image)
-    correlation = sharing = None
+    measured = seen if kind == "colour" else seen[..., :1]
+    sharing, mix = measure_sharing(measured), None
+    if sharing > TONED and is_toned(measured):
+        kind, mix = "toned", _OPPONENT[:1]
+    correlation = None
     if noise == "auto":
-        measured = seen if kind == "colour" else seen[..., :1]
-        correlation, sharing = measure_correlation(measured), measure_sharing(measured)
-        white = correlation <= CORRELATED and sharing <= SHARED
-        if not white and sharing > TONED and is_toned(measured):
-            kind = "toned"
-            grey = measure_correlation(measured @ _OPPONENT[:1].T)
-            white = grey <= CORRELATED
+        correlation = measure_correlation(measured, mix)
+        white = correlation <= CORRELATED and (kind == "toned" or sharing <= SHARED)
         noise = "white" if white else "camera"
     if clipped == "auto" and noise == "camera":
         clipped = False  # see clipping.py
@@ -111,13 +110,18 @@ def find_kind(image: np.ndarray, channels: str = "auto") -> str:
     return "grey" if equal else "colour"
 
 
-def measure_correlation(image: np.ndarray) -> float:  # [H, W, C]
+def measure_correlation(
+    image: np.ndarray,
+    mix: np.ndarray | None = None,
+) -> float:  # [H, W, C]
     """Returns the power of coarse over fine noise, of brightness or colour the larger.
 
     It is 1 for white noise, whatever its level and unit, and if there is too little of
-    the image to tell.
+    the image to tell. `mix` are other channels to look at, as weights of the image's.
     """
-    power = _transform(image, _OPPONENT if image.shape[-1] == 3 else np.eye(1))
+    if mix is None:
+        mix = _OPPONENT if image.shape[-1] == 3 else np.eye(1)
+    power = _transform(image, mix)
     found = [1.0]
     for channel in np.square(power, out=power).T:  # [SIDE * SIDE, N]
         fine, coarse = (channel[band].mean(0) for band in (_FINE, _COARSE))
@@ -138,7 +142,8 @@ def measure_sharing(image: np.ndarray) -> float:  # [H, W, C]
     there = power > 0
     if count == 1 or np.count_nonzero(there) < FEWEST_BLOCKS:
         return 0.0
-    quiet = there & (power <= np.quantile(power[there], QUIETEST))
+    wanted = max(FEWEST_BLOCKS, int(QUIETEST * np.count_nonzero(there)))
+    quiet = np.flatnonzero(there)[np.argsort(power[there], kind="stable")[:wanted]]
     noise = fine[quiet, 1::2].reshape(-1, count)
     spread = np.sqrt(np.square(noise).mean(0))
     if not spread.all():  # a channel without noise shares none
@@ -161,15 +166,14 @@ def is_toned(image: np.ndarray) -> bool:  # [H, W, 3]
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:
     """The cosine transforms [N, SIDE * SIDE, C] of blocks of the mixed channels."""
-    blocks = _cut_blocks(image)
-    if np.any(blocks):
-        blocks /= np.abs(blocks).max()  # or squares of large floats would overflow
-        blocks = fft.dctn(blocks @ mix.T, axes=(1, 2), norm="ortho")
-    return blocks.reshape(len(blocks), SIDE * SIDE, image.shape[-1])
+    blocks = _cut_blocks(image) @ mix.T
+    if len(blocks):
+        blocks = fft.dctn(blocks, axes=(1, 2), norm="ortho")
+    return blocks.reshape(len(blocks), SIDE * SIDE, len(mix))
 
 
 def _cut_blocks(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [N, SIDE, SIDE, C]
-    """At most MOST_BLOCKS blocks, evenly spread over the image."""
+    """At most MOST_BLOCKS blocks, evenly spread over the image, at most 1 in size."""
     rows, columns = (side // SIDE for side in image.shape[:2])
     count = rows * columns
     chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_BLOCKS)).astype(int))
@@ -178,4 +182,6 @@ def _cut_blocks(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [N, SIDE, SIDE
     blocks = image[
         (tops[:, None] + inside)[:, :, None], (lefts[:, None] + inside)[:, None, :]
     ]
-    return blocks.astype(np.float64)
+    blocks = blocks.astype(np.float64)
+    largest = np.abs(blocks).max(initial=0)
+    return blocks / largest if largest else blocks  # or squares might overflow

@@ -74,7 +74,7 @@ class Denoiser:
         if not 0 <= strength <= 1:
             raise ValueError(f"strength must be 0 to 1, got {strength}")
         clipping.check(clipped)
-        if clipped == "auto" and isinstance(self.weights.model, Translated):
+        if clipped == "auto" and not _saw_white_noise(self.weights):
             clipped = False  # see clipping.py
         options: dict[str, Any] = {"strength": strength, "ensemble": ensemble}
         options |= {"fast": fast, "clipped": clipped}
@@ -179,6 +179,13 @@ class Denoiser:
             result[kept] = _to_type(restored, image.dtype)
         result = result[:height, :width]
         return _to_type(result, image.dtype) if fast else result
+
+
+def _saw_white_noise(weights: Weights) -> bool:
+    """Whether weights are for white noise; of those that do not say, it is assumed."""
+    recipe = weights.provenance.get("recipe", {})
+    law = recipe.get("data", recipe).get("noise", "gaussian")
+    return law.startswith("gaussian") and not isinstance(weights.model, Translated)
 
 
 def check_image(image: np.ndarray, channels: int) -> None:

@@ -35,9 +35,9 @@ def charbonnier(restored: Array, clean: Array) -> Array:  # [B, H, W, C] twice -
 
 
 def decibels(restored: Array, clean: Array) -> Array:  # [B, H, W, C] twice -> []
-    """Minus the PSNR of each image, in the mean: a weak noise counts as a strong one.
+    """Minus the mean PSNR of the images: weak noise counts as much as strong noise.
 
-    With the other losses, an image that was nearly clean has hardly a say.
+    With the other losses, an image that was nearly clean hardly counts.
     """
     _check(restored, clean)
     squares = jnp.mean(jnp.square(restored - clean), axis=(1, 2, 3))

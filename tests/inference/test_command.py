@@ -48,7 +48,7 @@ def test_photos_from_cameras_have_weights_of_their_own(photo, capsys):
     assert command.main(["--real", str(photo)]) == 0
     assert "colour, camera noise" in capsys.readouterr().err
     real = sevnet_jax.load(CAMERA["colour"])
-    expected = real(np.asarray(Image.open(photo)), clipped=False)
+    expected = real(np.asarray(Image.open(photo)))
     found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
     np.testing.assert_array_equal(found, expected)
 
