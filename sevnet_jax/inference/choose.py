@@ -20,7 +20,7 @@ SIDE = 8  # pixels of a block
 MOST_BLOCKS = 8192  # of an image that are looked at
 FEWEST_BLOCKS = 16  # with less there is nothing to tell noises apart by
 SMOOTHEST = 0.2  # of the blocks
-QUIETEST = 0.1
+QUIETEST = 0.1  # of the blocks, in which sharing is measured
 # White noise of 20 and more of 255 has 1.0 to 1.8, cameras and rescaled images 2.6 and
 # more (40 held-out photos). Weak noise and no noise are on both sides: the weights for
 # cameras have seen both.
