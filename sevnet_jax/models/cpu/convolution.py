@@ -16,12 +16,11 @@ from sevnet_jax.models.cpu import winograd
 from sevnet_jax.models.cpu.pixel_shuffle import depth_to_space, space_to_depth
 
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
-# Winograd's products save time where there are many channels: with fewer, and more
-# pixels over the batch, the changes of basis cost what the products save. They take
-# longer to compile, so where no gradients are asked for they must save more.
-WINOGRAD_PIXELS = 2**14
-WINOGRAD_CHANNELS = 192
-WINOGRAD_CHANNELS_IN_TRAINING = 96
+# Winograd's products save time where input times output channels are at least the
+# square of this: with fewer, the changes of basis cost what the products save. They
+# take longer to compile, so where no gradients are asked for they must save more.
+WINOGRAD_CHANNELS = 96
+WINOGRAD_CHANNELS_IN_TRAINING = 48
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
@@ -29,6 +28,14 @@ def convolve(
     x: Array, kernel: Array, stride: int, transposed: bool, precision: str | None
 ) -> Array:  # [B, H, W, I], [h, w, I, O] -> [B, H', W', O]
     """Zero-padded; transposed, each pixel writes itself times the kernel."""
+    return _convolve(x, kernel, stride, transposed, precision)
+
+
+# All three are jitted so that layers of one shape are traced once.
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def _convolve(x, kernel, stride, transposed, precision):
     static = (stride, transposed, precision)
     return lax.platform_dependent(
         x,
@@ -36,9 +43,6 @@ def convolve(
         cpu=functools.partial(_convolve_on_cpu, *static, channels=WINOGRAD_CHANNELS),
         default=functools.partial(_convolve_by_xla, *static),
     )
-
-
-# Both are jitted so that layers of one shape are traced once.
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
@@ -95,15 +99,10 @@ def _convolve_by_xla(stride, transposed, precision, x, kernel):
 
 def _convolve_on_cpu(stride, transposed, precision, x, kernel, *, channels):
     size, _, inputs, outputs = kernel.shape
-    batch, height, width, _ = x.shape
+    height, width = x.shape[1:3]
     usual = (size, stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
     known = all(isinstance(side, int) for side in x.shape)  # not symbols
-    if (
-        usual
-        and known
-        and inputs >= channels
-        and batch * height * width <= WINOGRAD_PIXELS
-    ):
+    if usual and known and inputs * outputs >= channels * channels:
         return winograd.convolve(x, kernel, precision)
     covered = transposed or (height % size == 0 and width % size == 0)
     if size != stride or not covered:

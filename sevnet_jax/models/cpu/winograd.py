@@ -1,21 +1,47 @@
-"""3x3 convolutions with 16 products instead of 36: Winograd's F(2x2, 3x3).
+"""3x3 convolutions with 36 products instead of 144: Winograd's F(4x4, 3x3).
 
-A tile of 2x2 outputs sees 4x4 inputs. Inputs and kernel are transformed to a 4x4 basis
+A tile of 4x4 outputs sees 6x6 inputs. Inputs and kernel are transformed to a 6x6 basis
 in which the convolution is a product (Winograd 1980; Lavin & Gray, CVPR 2016): for each
-of the 16 entries, one matrix product over the channels, for all tiles at once. Both
-gradients are products in the same basis. The transform has only the factors 1 and 1/2,
-so powers of two stay exact. The rounding of a large value, or a NaN, affects all that
-its tile sees, not only its 3x3 neighbours.
+of the 36 entries, one matrix product over the channels, for all tiles at once. Both
+gradients are products in the same basis. The transforms are fixed and linear, so powers
+of two stay exact. The rounding of a large value, or a NaN, affects all that its tile
+sees, not only its 3x3 neighbours.
 """
 
 import functools
-from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-STEP = 2  # outputs of a tile along an axis
+STEP = 4  # outputs of a tile along an axis
+SEEN = STEP + 2  # inputs of a tile along an axis
+
+# Along an axis, tiles and kernels are polynomials, known by their values at 0, at plus
+# and minus A, at plus and minus B, and by their last coefficient. The usual points, 1
+# and 2, lose four times as much by rounding: their powers are farther from 1.
+A, B = 0.75, 1.5
+AA, BB = A * A, B * B
+_AT_A, _AT_B = 1 / (2 * AA * (AA - BB)), 1 / (2 * BB * (BB - AA))
+FROM_KERNEL = np.array(  # 3 values to 6
+    [
+        [1 / (AA * BB), 0, 0],
+        [_AT_A, _AT_A * A, _AT_A * AA],
+        [_AT_A, -_AT_A * A, _AT_A * AA],
+        [_AT_B, _AT_B * B, _AT_B * BB],
+        [_AT_B, -_AT_B * B, _AT_B * BB],
+        [0, 0, 1],
+    ]
+)
+TO_OUTPUTS = np.array(  # 6 values to 4
+    [
+        [1, 1, 1, 1, 1, 0],
+        [0, A, -A, B, -B, 0],
+        [0, AA, AA, BB, BB, 0],
+        [0, A * AA, -A * AA, B * BB, -B * BB, 1],
+    ]
+)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
@@ -23,9 +49,13 @@ def convolve(
     x: Array, kernel: Array, precision: str | None
 ) -> Array:  # [B, H, W, I], [3, 3, I, O] -> [B, H, W, O]
     """The zero-padded convolution. Degree 1 in `x` and in `kernel`."""
-    filters = _transform_kernel(kernel)
+    filters = _change(FROM_KERNEL, kernel)
     products = _multiply(_transform_inputs(x), filters, (5,), (2,), precision)
-    return _read_outputs(products)[:, : x.shape[1], : x.shape[2]]
+    tiles = _change(TO_OUTPUTS, products)  # [4, 4, B, tiles, tiles, O]
+    _, _, batch, rows, columns, channels = tiles.shape
+    y = tiles.transpose(2, 3, 0, 4, 1, 5)
+    y = y.reshape(batch, STEP * rows, STEP * columns, channels)
+    return y[:, : x.shape[1], : x.shape[2]]
 
 
 def _forward(x, kernel, precision):
@@ -34,16 +64,12 @@ def _forward(x, kernel, precision):
 
 def _backward(precision, saved, cotangent):
     x, kernel = saved
-    height, width = x.shape[1:3]
-    # Towards the input, the convolution of the cotangent with the kernel turned round:
-    # which has its first and last filters exchanged. Everything else is, instead.
-    seen = _transform_inputs(cotangent, _from_inputs_turned)
-    back = _multiply(seen, _transform_kernel(kernel), (5,), (3,), precision)
-    back = _read_outputs(back, _to_outputs_turned)[:, :height, :width]
-    inputs, outputs = _transform_inputs(x), _transform_cotangent(cotangent)
+    turned = kernel[::-1, ::-1].swapaxes(2, 3)
+    by_x = convolve(cotangent, turned, precision)
+    tiles = _change(TO_OUTPUTS.T, _split_tiles(cotangent))
     pixels = (2, 3, 4)
-    products = _multiply(inputs, outputs, pixels, pixels, precision)
-    return back, _read_kernel(products)
+    products = _multiply(_transform_inputs(x), tiles, pixels, pixels, precision)
+    return by_x, _change(FROM_KERNEL.T, products)
 
 
 convolve.defvjp(_forward, _backward)
@@ -55,87 +81,51 @@ def _multiply(a, b, a_axes, b_axes, precision):
     return lax.dot_general(a, b, dimensions, precision=precision)
 
 
-# Changes of basis along one axis. `_to_kernel` is the transpose of `_from_kernel`,
-# `_from_outputs` that of `_to_outputs`.
+def _change(matrix: np.ndarray, x: Array) -> Array:  # [m, m, ...] -> [n, n, ...]
+    """Both of the first axes by `matrix`, as one product, which compiles soonest."""
+    n, m = matrix.shape
+    both = np.kron(matrix, matrix).astype(x.dtype)
+    y = jnp.matmul(both, x.reshape(m * m, -1), precision="highest")
+    return y.reshape(n, n, *x.shape[2:])
 
 
-def _from_inputs(a, b, c, d):
-    return a - c, b + c, c - b, b - d
+def _split_tiles(y: Array) -> Array:  # [B, H, W, C] -> [4, 4, B, tiles, tiles, C]
+    y = _pad(y, border=0)
+    batch, height, width, channels = y.shape
+    y = y.reshape(batch, height // STEP, STEP, width // STEP, STEP, channels)
+    return y.transpose(2, 4, 0, 1, 3, 5)
 
 
-def _from_inputs_turned(a, b, c, d):
-    return b - d, b + c, c - b, a - c
+def _transform_inputs(x: Array) -> Array:
+    """[B, H, W, C] -> [6, 6, B, tiles, tiles, C].
+
+    By sums: tiles overlap, and a product would need them side by side first.
+    """
+    x = _pad(x, border=1)
+    rows = jnp.stack(_from_inputs(*_see(x, 1)), 0)
+    return jnp.stack(_from_inputs(*_see(rows, 3)), 1)
 
 
-def _from_kernel(a, b, c):
-    return a, (a + b + c) / 2, (a - b + c) / 2, c
-
-
-def _to_kernel(a, b, c, d):
-    return a + (b + c) / 2, (b - c) / 2, (b + c) / 2 + d
-
-
-def _to_outputs(a, b, c, d):
-    return a + b + c, b - c - d
-
-
-def _to_outputs_turned(a, b, c, d):
-    return d + b + c, b - c - a
-
-
-def _from_outputs(a, b):
-    return a, a + b, a - b, -b
-
-
-# The same along both axes.
-
-
-def _transform_inputs(x: Array, change: Callable = _from_inputs) -> Array:
-    """[B, H, W, C] -> [4, 4, B, tiles, tiles, C]."""
-    odd_height, odd_width = (side % STEP for side in x.shape[1:3])
-    x = jnp.pad(x, ((0, 0), (1, 1 + odd_height), (1, 1 + odd_width), (0, 0)))
-    rows = _change(change, _see(x, 1), 0)
-    return _change(change, _see(rows, 3), 1)
+def _from_inputs(a, b, c, d, e, f):
+    even_a, odd_a = e - BB * c, A * (d - BB * b)
+    even_b, odd_b = e - AA * c, B * (d - AA * b)
+    return (
+        AA * BB * a - (AA + BB) * c + e,
+        even_a + odd_a,
+        even_a - odd_a,
+        even_b + odd_b,
+        even_b - odd_b,
+        AA * BB * b - (AA + BB) * d + f,
+    )
 
 
 def _see(x: Array, axis: int) -> list[Array]:
-    """Along an axis, the four pixels that each tile sees."""
-    last = x.shape[axis] - 4  # where the last tile begins
-    return [lax.slice_in_dim(x, k, k + last + 1, STEP, axis) for k in range(4)]
+    """Along an axis, the pixels that each tile sees."""
+    last = x.shape[axis] - SEEN  # where the last tile begins
+    return [lax.slice_in_dim(x, k, k + last + 1, STEP, axis) for k in range(SEEN)]
 
 
-def _make_even(x: Array) -> Array:  # [B, H, W, C] -> [B, H or H + 1, W or W + 1, C]
-    height, width = x.shape[1:3]
-    return jnp.pad(x, ((0, 0), (0, height % STEP), (0, width % STEP), (0, 0)))
-
-
-def _transform_kernel(kernel: Array) -> Array:  # [3, 3, I, O] -> [4, 4, I, O]
-    rows = _change(_from_kernel, _split(kernel, 0), 0)
-    return _change(_from_kernel, _split(rows, 1), 1)
-
-
-def _read_outputs(y: Array, change: Callable = _to_outputs) -> Array:
-    """[4, 4, B, tiles, tiles, C] -> [B, H, W, C]."""
-    y = _change(change, _split(y, 0), 3)
-    y = _change(change, _split(y, 0), 4)
-    batch, rows, _, columns, _, channels = y.shape
-    return y.reshape(batch, STEP * rows, STEP * columns, channels)
-
-
-def _transform_cotangent(y: Array) -> Array:  # as _transform_inputs
-    y = _make_even(y)
-    rows = _change(_from_outputs, (y[:, 0::STEP], y[:, 1::STEP]), 0)
-    return _change(_from_outputs, (rows[:, :, :, 0::STEP], rows[:, :, :, 1::STEP]), 1)
-
-
-def _read_kernel(y: Array) -> Array:  # [4, 4, I, O] -> [3, 3, I, O]
-    rows = _change(_to_kernel, _split(y, 0), 0)
-    return _change(_to_kernel, _split(rows, 1), 1)
-
-
-def _change(change: Callable, parts: Sequence[Array], axis: int) -> Array:
-    return jnp.stack(change(*parts), axis)
-
-
-def _split(x: Array, axis: int) -> list[Array]:
-    return [lax.index_in_dim(x, k, axis, False) for k in range(x.shape[axis])]
+def _pad(x: Array, border: int) -> Array:
+    """`x` with a border of zeros, and more behind it to fill the last tiles."""
+    widths = [(border, border + -side % STEP) for side in x.shape[1:3]]
+    return jnp.pad(x, ((0, 0), *widths, (0, 0)))

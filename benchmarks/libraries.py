@@ -1,4 +1,4 @@
-"""One step of a network in JAX and in PyTorch, and a check that both agree."""
+"""One step of a network in JAX and in other libraries, and a check that they agree."""
 
 import functools
 import time
@@ -7,14 +7,19 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
+import openvino
 import optax
 import torch
 import torch_sevnet
 
 from sevnet_jax import create_model
+from sevnet_jax.inference import onnx_graph
 from sevnet_jax.runtime import compiler_options
 
 LAYOUTS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
+OURS = "JAX"
+THREADS = 2
 
 
 def draw(preset: str, shape: tuple[int, ...], **changes):
@@ -63,24 +68,90 @@ def make_jax_runner(model, params, noisy, clean, train) -> tuple[Callable, float
     return run, seconds
 
 
-def make_torch_runner(model, params, noisy, clean, train, layout) -> Callable:
-    tensors = torch_sevnet.convert_params(params, layout)
-    noisy, clean = (to_torch(a, layout) for a in (noisy, clean))
-    if not train:
-
-        def forward():
-            with torch.inference_mode():
-                torch_sevnet.restore(model, tensors, noisy)
-
-        return forward
+def make_torch_runner(
+    model, params, noisy, clean, train, *, layout: str, compiled: bool
+) -> tuple[Callable, float]:
+    """As `make_jax_runner`; the seconds are those of the first run, if `compiled`."""
+    torch.set_num_threads(THREADS)
+    order = LAYOUTS[layout]
+    tensors = torch_sevnet.convert_params(params, order)
+    noisy, clean = (to_torch(a, order) for a in (noisy, clean))
+    restore = functools.partial(torch_sevnet.restore, model, tensors)
+    restore = torch.compile(restore) if compiled else restore
     optimizer = torch.optim.Adam(jax.tree.leaves(tensors), lr=1e-4)
+
+    def forward():
+        with torch.inference_mode():
+            restore(noisy)
 
     def step():
         optimizer.zero_grad()
-        (torch_sevnet.restore(model, tensors, noisy) - clean).abs().mean().backward()
+        (restore(noisy) - clean).abs().mean().backward()
         optimizer.step()
 
-    return step
+    run = step if train else forward
+    return run, time_one(run) if compiled else 0.0
+
+
+def make_onnx_runner(model, params, noisy, clean, train) -> tuple[Callable, float]:
+    """The file that export.py writes, in ONNX Runtime; forward only."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    start = time.perf_counter()
+    session = onnxruntime.InferenceSession(
+        export(model, params), options, providers=["CPUExecutionProvider"]
+    )
+    given = {session.get_inputs()[0].name: np.asarray(noisy)}
+    return lambda: session.run(None, given), time.perf_counter() - start
+
+
+def make_openvino_runner(model, params, noisy, clean, train) -> tuple[Callable, float]:
+    """The file that export.py writes, in OpenVINO, float32, for this one size."""
+    core = openvino.Core()
+    image = np.asarray(noisy)
+    start = time.perf_counter()
+    program = core.read_model(export(model, params))
+    program.reshape(list(image.shape))
+    options = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": THREADS,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    request = core.compile_model(program, "CPU", options).create_infer_request()
+    return lambda: request.infer([image]), time.perf_counter() - start
+
+
+def export(model, params) -> bytes:
+    graph = onnx_graph.build(model, params, False, {})
+    return graph.SerializeToString(deterministic=True)
+
+
+def time_one(run: Callable) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+FORWARD_ONLY = {
+    "ONNX Runtime": make_onnx_runner,
+    "OpenVINO": make_openvino_runner,
+}
+MAKERS = {
+    OURS: make_jax_runner,
+    **{
+        f"PyTorch {'compiled' if compiled else 'eager'}, {layout}": functools.partial(
+            make_torch_runner, layout=layout, compiled=compiled
+        )
+        for compiled in (False, True)
+        for layout in LAYOUTS
+    },
+    **FORWARD_ONLY,
+}
+
+
+def list_kinds(train: bool) -> list[str]:
+    """Returns what can run a case: ours first."""
+    return [kind for kind in MAKERS if not (train and kind in FORWARD_ONLY)]
 
 
 def to_torch(x, layout):
