@@ -21,7 +21,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import torch
-import training
 from libraries import MAKERS, OURS, THREADS, check_agreement, draw, list_kinds
 
 from sevnet_jax.evaluation.complexity import count_macs
@@ -179,6 +178,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=5, help="best of so many (5)")
     parser.add_argument("--only", help="a preset's name")
+    parser.add_argument(
+        "--memory", action="store_true", help="also the peak memory of a train step"
+    )
     parser.add_argument("--json", action="store_true")
     for name in ("--peak", "--serve", "--case"):  # what its own processes are told
         parser.add_argument(name, help=argparse.SUPPRESS)
@@ -192,43 +194,45 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     cases = [c for c in CASES if args.only in (None, c.preset)]
     peak = measure_gemm()
-    results = [run_case(case, args.rounds) for case in cases]
-    loop = training.measure_loop(args.rounds)
-    peaks = measure_peaks()
+    if not args.json:
+        print(f"GEMM peak {peak / 1e9:.0f} GFLOP/s")
+    results = []
+    for case in cases:
+        results.append(run_case(case, args.rounds))
+        if not args.json:
+            print(describe(results[-1], peak), flush=True)
+    peaks = measure_peaks() if args.memory else {}
     if args.json:
-        found = {
-            "gemm_gflops": peak / 1e9,
-            "cases": results,
-            "loop": loop,
-            "peak_mb": peaks,
-        }
+        found = {"gemm_gflops": peak / 1e9, "cases": results, "peak_mb": peaks}
         print(json.dumps(found, indent=2))
         return 0
-    print(f"GEMM peak {peak / 1e9:.0f} GFLOP/s")
-    for r in results:
-        shape = "x".join(map(str, r["shape"][:3]))
-        print(
-            f"\n{r['preset']} {r['what']} {shape}: {r['ratio']:.2f} of the best other, "
-            f"{r['best_other']} (goal {r['goal']:.2f}); {r['gflops']:.0f} GFLOP/s, "
-            f"{r['gflops'] * 1e9 / peak:.0%} of peak; difference {r['difference']:.0e}"
-        )
-        times = {OURS: r["seconds"], **r["others_seconds"]}
-        rows = [
-            [
-                kind,
-                f"{seconds:.3f}",
-                f"{r['seconds'] / seconds:.2f}",
-                f"{r['compile_seconds'][kind]:.1f}",
-            ]
-            for kind, seconds in times.items()
-        ]
-        print(format_table(["library", "s", "ours / theirs", "compile s"], rows))
-    print(training.describe_loop(loop))
-    print("GFLOP/s: as if 3x3 convolutions took all products; Winograd's take fewer")
-    needed = ", ".join(f"{kind} {megabytes}" for kind, megabytes in peaks.items())
-    shape = "x".join(map(str, MEMORY_CASE.shape[:3]))
-    print(f"peak MB of a {MEMORY_CASE.preset} train step, {shape}: {needed}")
+    print("\nGFLOP/s: as if 3x3 convolutions took all products; Winograd's take fewer")
+    if peaks:
+        needed = "; ".join(f"{kind} {megabytes}" for kind, megabytes in peaks.items())
+        shape = "x".join(map(str, MEMORY_CASE.shape[:3]))
+        print(f"peak MB of a {MEMORY_CASE.preset} train step, {shape}: {needed}")
     return 0
+
+
+def describe(r: dict, peak: float) -> str:
+    shape = "x".join(map(str, r["shape"][:3]))
+    title = (
+        f"\n{r['preset']} {r['what']} {shape}: {r['ratio']:.2f} of the best other, "
+        f"{r['best_other']} (goal {r['goal']:.2f}); {r['gflops']:.0f} GFLOP/s, "
+        f"{r['gflops'] * 1e9 / peak:.0%} of peak; difference {r['difference']:.0e}"
+    )
+    times = {OURS: r["seconds"], **r["others_seconds"]}
+    rows = [
+        [
+            kind,
+            f"{seconds:.3f}",
+            f"{r['seconds'] / seconds:.2f}",
+            f"{r['compile_seconds'][kind]:.1f}",
+        ]
+        for kind, seconds in times.items()
+    ]
+    table = format_table(["library", "s", "ours / theirs", "compile s"], rows)
+    return f"{title}\n{table}"
 
 
 if __name__ == "__main__":
