@@ -110,6 +110,8 @@ def choose(
         noise = "white" if correlation <= CORRELATED else "camera"
     if clipped == "auto" and noise == "camera":
         clipped = False  # see clipping.py
+    if clipped == "auto" and kind == "shared" and not reach_white_alike(seen):
+        clipped = False  # or the highlights of a toned picture would change their tone
     clipped = clipping.is_needed(seen, clipped)
     return Choice(kind, noise, clipped, correlation, sharing)
 
@@ -196,6 +198,12 @@ def is_shared(image: np.ndarray, sharing: float) -> bool:  # [H, W, 3]
         return measure_sharing(image, _COARSEST, 0.5) > TONED
     alone = 1 - measure_sharing(image, _COARSEST)
     return alone < COARSEST_ALONE + MORE_THAN_FINEST * (1 - sharing)
+
+
+def reach_white_alike(image: np.ndarray) -> bool:  # [H, W, C]
+    """Whether all channels that are not empty reach white, or none does."""
+    reached = image.max((0, 1)) >= clipping.find_white(image)
+    return len({*reached[np.ptp(image, (0, 1)) > 0]}) < 2
 
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:

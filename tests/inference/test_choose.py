@@ -183,6 +183,20 @@ def test_clipping_is_undone_under_white_noise(rng):
     assert choose(noisy, "camera", clipped=True).clipped
 
 
+@pytest.mark.parametrize(
+    ("tone", "undone"), [([1, 0.9, 0.7], False), ([1, 1, 1], True), ([1, 0, 0], True)]
+)
+def test_toned_highlights_keep_their_tone(rng, tone, undone):
+    """Only red reaches white in sepia: it alone would become brighter."""
+    grey = draw_noise(rng, (128, 160, 1), level=60)
+    toned = np.rint(grey * np.array(tone)).astype(np.uint8)
+    toned[0, 0, 1] ^= 1  # or equal channels would be grey
+    toned[..., 1] *= np.uint8(tone[1] > 0)
+    choice = choose(toned)
+    assert (choice.kind, choice.clipped) == ("shared", undone)
+    assert choose(toned, clipped=True).clipped
+
+
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71, 0))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"
