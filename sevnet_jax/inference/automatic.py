@@ -66,6 +66,13 @@ class AutoDenoiser:
         clipped: bool | str = "auto",
     ) -> Choice:
         """Returns what would be done to an image [H, W] or [H, W, C], and why."""
+        image = np.asarray(image)
+        if image.ndim not in (2, 3):
+            raise ValueError(
+                "one image is chosen for at a time, [H, W] or [H, W, C]; got "
+                f"{image.shape}"
+            )
+        check_image(image, image.shape[-1])
         image = image[..., None] if image.ndim == 2 else image
         return choose(image, noise, channels, clipped)
 
@@ -96,22 +103,27 @@ class AutoDenoiser:
         `image` is [H, W], [H, W, C] or a batch [N, H, W, C]. Three equal channels are
         grey. The last of 2 or 4 channels is alpha, which stays as it is. More than 4
         channels are restored one by one, and so are all with
-        `channels="independent"`. `noise` is "white", "camera" (any other), or
-        "auto" (measured). Types and further options are those of
+        `channels="independent"`. `noise` is "white", "camera" (any other), or "auto"
+        (measured, in each of such channels). Types and further options are those of
         `Denoiser`.
         """
         image = np.asarray(image)
-        check_image(image, image.shape[-1] if image.ndim > 2 else 1)
+        check_image(image, image.shape[-1] if image.ndim else 1)
         if image.ndim == 4:
             options |= {"noise": noise, "channels": channels, "clipped": clipped}
             pages = [self(page, **options) for page in progress(image)]
             return np.stack(pages) if pages else image.copy()
         choice = self.choose(image, noise=noise, channels=channels, clipped=clipped)
-        options |= {"clipped": choice.clipped, "progress": progress}
-        denoiser = self.find_denoiser(choice)
+        options["progress"] = progress
         if choice.kind == "independent":
-            planes = [denoiser(p, **options) for p in np.moveaxis(image, -1, 0)]
-            return np.stack(planes, -1)
+            result = np.empty_like(image)
+            for i, part in enumerate(choice.parts):
+                restore = self.find_denoiser(part)
+                plane = restore(image[..., i], clipped=part.clipped, **options)
+                result[..., i] = plane
+            return result
+        denoiser = self.find_denoiser(choice)
+        options["clipped"] = choice.clipped
         if choice.kind == "grey" and image.ndim == 3 and image.shape[-1] > 2:
             result = image.copy()
             result[..., :3] = denoiser(image[..., :1], **options)

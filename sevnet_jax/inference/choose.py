@@ -21,36 +21,47 @@ MOST_BLOCKS = 8192  # of an image that are looked at
 FEWEST_BLOCKS = 16  # with less there is nothing to tell noises apart by
 SMOOTHEST = 0.2  # of the blocks
 QUIETEST = 0.1  # of the blocks, in which sharing is measured
-# White noise of 20 and more of 255 has 1.0 to 1.8, cameras and rescaled images 2.6 and
-# more (40 held-out photos). Weak noise and no noise are on both sides: the weights for
-# cameras have seen both.
+# White noise of 10 and more of 255 has 1.0 to 1.7 in colour, 2.2 in grey; cameras and
+# enlarged images have 2.4 and more (20 photos). Weak noise and no noise are on both
+# sides: the weights for cameras have seen both.
 CORRELATED = 2.0
-# White noise of 20 and more has up to 0.10; noise of which channels share a half has
-# 0.44 and more, and cameras 0.37. No noise and weak noise are on both sides here too.
-SHARED = 0.3
-TONED = 0.8  # of the noise, if the content is the same in all channels too
-SAME = 0.999  # correlation of two channels; a photo of something grey has less
+SHARED = 0.3  # white noise of 20 and more has up to 0.10
+MOSTLY = 0.8  # below, there is enough of the rest to see whether it is white
+# Film grain and toned pictures share about as much of the coarsest noise as of the
+# finest; JPEG leaves differences of colours only in the coarsest. What is not shared:
+COARSEST_ALONE, MORE_THAN_FINEST = 0.06, 4
+TONED = 0.99  # in the coarsest of half of the blocks, if the noise is not white
+LEAST_POWER = 1e-4  # of that of the noisiest channel; below, a channel has no noise
 MOST_SAID = 99
-NAMES = {"independent": "independent channels", "toned": "colour, channel by channel"}
+NAMES = {"independent": "independent channels", "shared": "colour, channel by channel"}
 # The finest frequencies of a block and coarser ones, as many of each.
 _ORDER = np.argsort(np.add.outer(range(SIDE), range(SIDE)).ravel(), kind="stable")
-_FINE, _COARSE = _ORDER[-16:], _ORDER[-48:-32]
-# Brightness and two differences of colour, orthonormal: JPEG smooths only the latter.
-_OPPONENT = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+_FINE, _COARSE, _COARSEST = _ORDER[-16:], _ORDER[-48:-32], _ORDER[-60:-48]
+_DIFFERENCE = np.array([[1.0, -2.0, 1.0]])  # of green and the other colours
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
     """What is done to an image, and what was measured if it decided."""
 
-    kind: str  # "colour", "grey", "independent" channels, or "toned": see `choose`
-    noise: str  # "white" or "camera"
-    clipped: bool  # whether that is undone
+    kind: str  # "colour", "grey", "independent" channels, or "shared": see `choose`
+    noise: str  # "white" or "camera", of independent channels also "both"
+    clipped: bool  # whether that is undone, in any of the channels
     correlation: float | None = None  # between pixels
     sharing: float | None = None  # between channels
+    parts: tuple["Choice", ...] = ()  # one for each of independent channels
+
+    @property
+    def passes(self) -> int:
+        """How often a network sees the image."""
+        return {"independent": len(self.parts), "shared": 3}.get(self.kind, 1)
 
     def __str__(self) -> str:
         kind = NAMES.get(self.kind, self.kind)
+        if self.noise == "both":
+            cameras = sum(part.noise == "camera" for part in self.parts)
+            kind += f", {len(self.parts) - cameras} with white and {cameras}"
+            return f"{kind} with camera noise{', clipping undone' * self.clipped}"
         reasons = []
         if self.correlation is not None:
             over = self.correlation > MOST_SAID  # where JPEG left nothing that is fine
@@ -71,8 +82,9 @@ def choose(
 ) -> Choice:
     """Returns what an image [H, W, C] needs, where it is not said.
 
-    A toned grey picture is restored channel by channel, by the weights for grey: its
-    kind is "toned".
+    If the channels of a colour image share their noise at all frequencies, as in film
+    grain and toned pictures, they are restored one by one, by the weights for grey: its
+    kind is "shared". Each of independent channels has a choice of its own.
     """
     for name, value, known in (
         ("noise", noise, NOISES),
@@ -82,18 +94,24 @@ def choose(
             raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
     clipping.check(clipped)
     kind = find_kind(image, channels)
-    seen = {"colour": image[..., :3], "grey": image[..., :1]}.get(kind, image)
-    measured = seen if kind == "colour" else seen[..., :1]
-    sharing, mix = measure_sharing(measured), None
-    if sharing > TONED and is_toned(measured):
-        kind, mix = "toned", _OPPONENT[:1]
+    if kind == "independent":
+        planes = (image[..., i : i + 1] for i in range(image.shape[-1]))
+        parts = tuple(choose(plane, noise, "auto", clipped) for plane in planes)
+        noises = {part.noise for part in parts}
+        noise = noises.pop() if len(noises) == 1 else "both"
+        return Choice(kind, noise, any(part.clipped for part in parts), parts=parts)
+    seen = image[..., : 3 if kind == "colour" else 1]
+    sharing = measure_sharing(seen)
+    if kind == "colour" and is_shared(seen, sharing):
+        kind = "shared"
     correlation = None
     if noise == "auto":
-        correlation = measure_correlation(measured, mix)
-        white = correlation <= CORRELATED and (kind == "toned" or sharing <= SHARED)
-        noise = "white" if white else "camera"
+        correlation = measure_correlation(seen, brightness=kind == "shared")
+        noise = "white" if correlation <= CORRELATED else "camera"
     if clipped == "auto" and noise == "camera":
         clipped = False  # see clipping.py
+    if clipped == "auto" and kind == "shared" and not reach_white_alike(seen):
+        clipped = False  # or the highlights of a toned picture would change their tone
     clipped = clipping.is_needed(seen, clipped)
     return Choice(kind, noise, clipped, correlation, sharing)
 
@@ -112,56 +130,80 @@ def find_kind(image: np.ndarray, channels: str = "auto") -> str:
 
 def measure_correlation(
     image: np.ndarray,
-    mix: np.ndarray | None = None,
-) -> float:  # [H, W, C]
-    """Returns the power of coarse over fine noise, of brightness or colour the larger.
+    brightness: bool = False,
+) -> float:  # [H, W, 1 or 3]
+    """Returns the power of coarse over fine noise, of colours in their difference.
 
     It is 1 for white noise, whatever its level and unit, and if there is too little of
-    the image to tell. `mix` are other channels to look at, as weights of the image's.
+    the image to tell. Differences of colours have little content, so that most blocks
+    show the noise. Grey images, and the `brightness` of others, show it where they are
+    smoothest.
     """
-    if mix is None:
-        mix = _OPPONENT if image.shape[-1] == 3 else np.eye(1)
-    power = _transform(image, mix)
-    found = [1.0]
-    for channel in np.square(power, out=power).T:  # [SIDE * SIDE, N]
-        fine, coarse = (channel[band].mean(0) for band in (_FINE, _COARSE))
-        there = fine > 0  # a flat block has no noise
-        if np.count_nonzero(there) >= FEWEST_BLOCKS:
-            low, high = (np.quantile(p[there], SMOOTHEST) for p in (fine, coarse))
-            found.append(float(high / low))
-    return max(found)
+    if image.shape[-1] == 1 or brightness:
+        mix, coarse, typical = np.full((1, image.shape[-1]), 1.0), _COARSE, SMOOTHEST
+    else:
+        mix, coarse, typical = _DIFFERENCE, _COARSEST, 0.5
+    power = np.square(_transform(image, mix))[..., 0]
+    fine, coarse = (power[:, band].mean(1) for band in (_FINE, coarse))
+    there = fine > 0  # a flat block has no noise
+    if np.count_nonzero(there) < FEWEST_BLOCKS:
+        return 1.0
+    low, high = (np.quantile(p[there], typical) for p in (fine, coarse))
+    return max(1.0, float(high / low))
 
 
-def measure_sharing(image: np.ndarray) -> float:  # [H, W, C]
-    """Returns how much of the noise the channels share, from 0 to 1 (all of it)."""
-    count = image.shape[-1]
-    fine = _transform(image, np.eye(count))[:, _FINE]  # [N, 16, C]
+def measure_sharing(
+    image: np.ndarray,
+    band: np.ndarray = _FINE,
+    quietest: float = QUIETEST,
+) -> float:  # [H, W, C]
+    """Returns how much of the noise the channels share, from 0 to 1 (all of it).
+
+    It is that of a band of frequencies, in the quietest of the blocks. Channels without
+    noise do not count: what one channel has alone is all shared.
+    """
+    noise = _transform(image, np.eye(image.shape[-1]))[:, band]  # [N, 16, C]
+    power = np.square(noise).sum((0, 1))
+    noise = noise[..., power > LEAST_POWER * power.max()]
     # One half of the frequencies finds the blocks, or it would find those in which
     # channels happen to differ; the other half is measured.
-    power = np.square(fine[:, ::2]).mean((1, 2))
+    power = np.square(noise[:, ::2]).sum((1, 2))
     there = power > 0
-    if count == 1 or np.count_nonzero(there) < FEWEST_BLOCKS:
+    if image.shape[-1] == 1 or np.count_nonzero(there) < FEWEST_BLOCKS:
         return 0.0
-    wanted = max(FEWEST_BLOCKS, int(QUIETEST * np.count_nonzero(there)))
+    wanted = max(FEWEST_BLOCKS, int(quietest * np.count_nonzero(there)))
     quiet = np.flatnonzero(there)[np.argsort(power[there], kind="stable")[:wanted]]
-    noise = fine[quiet, 1::2].reshape(-1, count)
+    count = noise.shape[-1]
+    noise = noise[quiet, 1::2].reshape(-1, count)
     spread = np.sqrt(np.square(noise).mean(0))
-    if not spread.all():  # a channel without noise shares none
+    if not spread.all():
         return 0.0
     noise /= spread
     largest = np.linalg.eigvalsh(noise.T @ noise / len(noise))[-1]  # 1 to count
-    return float(largest - 1) / (count - 1)
+    return float(largest - 1) / (count - 1) if count > 1 else 1.0
 
 
-def is_toned(image: np.ndarray) -> bool:  # [H, W, 3]
-    """Whether all channels are nearly the same one, but for brightness and contrast."""
-    pixels = _cut_blocks(image).reshape(-1, image.shape[-1])
-    pixels -= pixels.mean(0)
-    spread = np.sqrt(np.square(pixels).mean(0))
-    if not spread.all():
+def is_shared(image: np.ndarray, sharing: float) -> bool:  # [H, W, 3]
+    """Whether the channels share `sharing` of their noise at all frequencies alike.
+
+    If one of them is empty, too: no weights for colour have seen that.
+    """
+    if (np.ptp(image, (0, 1)) == 0).any():
+        return True
+    if sharing <= SHARED or (
+        sharing < MOSTLY and measure_correlation(image) > CORRELATED
+    ):
         return False
-    pixels /= spread
-    return bool((pixels.T @ pixels / len(pixels)).min() > SAME)
+    if measure_correlation(image, brightness=True) > CORRELATED:
+        return measure_sharing(image, _COARSEST, 0.5) > TONED
+    alone = 1 - measure_sharing(image, _COARSEST)
+    return alone < COARSEST_ALONE + MORE_THAN_FINEST * (1 - sharing)
+
+
+def reach_white_alike(image: np.ndarray) -> bool:  # [H, W, C]
+    """Whether all channels that are not empty reach white, or none does."""
+    reached = image.max((0, 1)) >= clipping.find_white(image)
+    return len({*reached[np.ptp(image, (0, 1)) > 0]}) < 2
 
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
-import numpy as np
 from tqdm import tqdm
 
 from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable
-from sevnet_jax.inference.automatic import TRANSLATOR, AutoDenoiser, load
+from sevnet_jax.inference.automatic import AutoDenoiser, load
 from sevnet_jax.inference.choose import CHANNELS, NOISES
 from sevnet_jax.inference.clipping import CLIPPED
 from sevnet_jax.inference.denoiser import Denoiser, Progress
@@ -93,18 +92,12 @@ def open_page(args: argparse.Namespace) -> int:
 def open_denoiser(
     args: argparse.Namespace,
 ) -> tuple[jax.Device, Denoiser | AutoDenoiser]:
-    """Returns the device, and a denoiser that chooses for each image or uses --weights.
-
-    With --weights and --noise camera, it uses the bundled translator before them.
-    """
+    """Returns the device, and a denoiser that chooses weights or has those given."""
     if args.parts:
         load_parts(args.parts)
     use_compilation_cache()
     device = choose_device(args.device)
-    translator = args.translator
-    if args.weights and not translator and args.noise == "camera":
-        translator = TRANSLATOR
-    return device, load(args.weights, translator=translator)
+    return device, load(args.weights, translator=args.translator)
 
 
 def choose_device(platform: str | None) -> jax.Device:
@@ -140,8 +133,8 @@ def restore_job(
         clipped=CLIPPED[args.clipped],
         ensemble=args.ensemble,
         fast=args.fast,
-        announce=lambda used, pixels: announce(
-            args, used, pixels, prefix + str(job.source)
+        announce=lambda used, count: announce(
+            args, used, count, prefix + str(job.source)
         ),
         progress=make_bar(args, prefix + job.source.name, stopped),
     )
@@ -152,10 +145,10 @@ def restore_job(
 
 
 def announce(
-    args: argparse.Namespace, denoiser: Denoiser, pixels: np.ndarray, name: str
+    args: argparse.Namespace, denoiser: Denoiser, count: int, name: str
 ) -> None:
     """Says at the start how long a large image will take."""
-    if not args.quiet and (wait := estimate_wait(denoiser, pixels, args.ensemble)):
+    if not args.quiet and (wait := estimate_wait(denoiser, count, args.ensemble)):
         say(args, f"{name}: {wait}")
 
 
@@ -239,8 +232,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add(
         "--translator",
         metavar="FILE",
-        help="your own translator: a network that turns camera noise into noise that "
-        "the weights can remove",
+        help="a network that turns camera noise into noise that --weights can remove: "
+        "translator_s (the paper's way, with sevnet_s), or a file of your own",
     )
     add("--parts", metavar="FILE", help="config file that defines parts of the "
         "network, if the weights were not trained on this machine")  # fmt: skip
@@ -264,11 +257,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         parser.error("--host and --port need --page")
     if args.max_pixels is None:
         args.max_pixels = PAGE_PIXELS if args.page else MOST_PIXELS
-    given = args.weights or args.translator
-    if given and args.channels != "auto":
-        parser.error(
-            "--channels chooses among the bundled weights; leave out --weights"
-        )
+    for name in ("noise", "channels"):
+        if getattr(args, name) != "auto" and (args.weights or args.translator):
+            parser.error(
+                f"--{name} {getattr(args, name)} chooses among the bundled weights; "
+                "leave out --weights and --translator"
+            )
     if not 0 <= args.strength <= 1:
         parser.error(f"--strength must be 0 to 1, got {args.strength}")
     return args

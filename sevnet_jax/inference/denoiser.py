@@ -84,7 +84,7 @@ class Denoiser:
             pages = [self(page, **options) for page in progress(image)]
             return np.stack(pages) if pages else image.copy()
         result = image.copy()
-        for part in self._choose_channels(image.shape[-1]):
+        for part in self.choose_channels(image.shape[-1]):
             noisy = image[..., part]
             restored = self._restore_channels(noisy, ensemble, fast, progress)
             if clipping.is_needed(noisy, clipped):
@@ -92,8 +92,8 @@ class Denoiser:
             result[..., part] = blend(noisy, restored, strength)
         return result
 
-    def _choose_channels(self, count: int) -> list[slice]:
-        """Which channels of an image the network sees at once; alpha is not among."""
+    def choose_channels(self, count: int) -> list[slice]:
+        """Returns which channels the network sees at once; alpha is not among them."""
         wanted = self.weights.model.channels
         if count == wanted:
             return [np.s_[:]]

@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sevnet_jax import images
 from sevnet_jax.inference.automatic import AutoDenoiser
 from sevnet_jax.inference.choose import CHANNELS, NOISES
@@ -157,9 +155,9 @@ def build(
         def run(path, noise, channels, clipped, ensemble, bar=gr.Progress()):  # noqa: B008
             wait = "Restoring"
 
-            def announce(used: Denoiser, pixels: np.ndarray) -> None:
+            def announce(used: Denoiser, count: int) -> None:
                 nonlocal wait
-                wait = estimate_wait(used, pixels, ensemble) or wait
+                wait = estimate_wait(used, count, ensemble) or wait
                 bar(0, desc=wait)
 
             def track(items: Iterable) -> Iterable:

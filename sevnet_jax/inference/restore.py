@@ -12,7 +12,7 @@ from sevnet_jax.inference.automatic import AutoDenoiser
 from sevnet_jax.inference.denoiser import Denoiser, Progress, blend
 from sevnet_jax.inference.program import SYMMETRIES
 
-LARGE = 2_000_000  # pixels from which on one waits for a while
+LARGE = 2_000_000  # pixels to restore, from which on one waits for a while
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,13 +38,14 @@ def restore_file(
     noise: str = "auto",
     channels: str = "auto",
     clipped: bool | str = "auto",
-    announce: Callable[[Denoiser, np.ndarray], object] = lambda *_: None,
+    announce: Callable[[Denoiser, int], object] = lambda *_: None,
     progress: Progress = iter,
     **options: Any,
 ) -> Restored:
     """Returns what `source` becomes, if a file like `target` can hold it.
 
-    `announce` is called with the denoiser and the pixels before the work begins.
+    `announce` is called with the denoiser before the work begins, and with how many
+    pixels it will see: channels that are restored one by one count each.
     `noise` and `channels` are for a denoiser that chooses; `options` are `Denoiser`'s.
     """
     picture = images.read_picture(source, max_pixels)
@@ -52,6 +53,7 @@ def restore_file(
     images.check_target(target, pixels)
     notes = [picture.note] if picture.note else []
     options["clipped"] = clipped
+    count = pixels.shape[-1] if pixels.ndim > 2 else 1
     if isinstance(denoiser, AutoDenoiser):
         said: dict[str, Any] = {
             "noise": noise,
@@ -62,17 +64,16 @@ def restore_file(
         choice = denoiser.choose(pixels[0] if pages else pixels, **said)
         notes.append(f"first page: {choice}" if pages else str(choice))
         options |= said
-        announce(denoiser.find_denoiser(choice), pixels)
+        used, passes = denoiser.find_denoiser(choice), choice.passes
     else:
-        announce(denoiser, pixels)
+        used, passes = denoiser, len(denoiser.choose_channels(count))
+    announce(used, pixels.size // count * passes)
     restored = denoiser(pixels, progress=progress, **options)
     return Restored(picture, restored, tuple(notes))
 
 
-def estimate_wait(denoiser: Denoiser, pixels: np.ndarray, ensemble: bool) -> str:
-    """Returns how long a large image will take; nothing for others."""
-    colours = pixels.ndim > 2 and pixels.shape[-1] <= 4
-    count = pixels.size // (pixels.shape[-1] if colours else 1)
+def estimate_wait(denoiser: Denoiser, count: int, ensemble: bool) -> str:
+    """Returns how long many pixels will take; nothing for few."""
     if count < LARGE:
         return ""
     seconds = denoiser.seconds_per_pixel * count * (SYMMETRIES if ensemble else 1)

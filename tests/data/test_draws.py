@@ -36,7 +36,9 @@ class Replay:
         return next(self._drawn)
 
 
-@pytest.mark.parametrize("name", [*noise.PAPER_COLUMNS, "gaussian:5-20"])
+@pytest.mark.parametrize(
+    "name", [*noise.PAPER_COLUMNS, "gaussian:5-20", "shared:20", "shared:5-50"]
+)
 def test_numpy_and_tensorflow_agree_exactly_given_the_same_draws(name):
     clean = np.random.RandomState(1).uniform(size=(64, 48, 3)).astype(np.float32)
     law, recorder = noise.parse(name), Recorder()

@@ -73,34 +73,63 @@ def test_noise_that_channels_share_is_measured(rng, share):
     assert measure_sharing(noise) == pytest.approx(share, abs=0.1)
     assert 1 <= measure_correlation(noise) < 1.25  # it is white from pixel to pixel
     choice = choose(noise)
-    expected = {
-        0: ("colour", "white"),
-        0.5: ("colour", "camera"),
-        1: ("toned", "white"),
-    }
-    assert (choice.kind, choice.noise) == expected[share]
+    assert (choice.kind, choice.noise) == ("shared" if share else "colour", "white")
 
 
+TONES = {
+    "sepia": lambda grey: grey * [1, 0.9, 0.7] + 5,
+    "low contrast": lambda grey: 100 + 0.1 * grey * [1, 0.9, 0.8],
+    "curves": lambda grey: 255 * np.clip(grey / 255, 0, 1) ** [0.9, 1, 1.2],
+    "one channel": lambda grey: grey * [1, 0, 0],
+    "a constant channel": lambda grey: grey * [1, 0, 0.8] + [0, 80, 0],
+}
+
+
+@pytest.mark.parametrize("tone", TONES)
 @pytest.mark.parametrize("noise", ["white", "camera"])
-def test_toned_pictures_are_told_from_photos(rng, noise):
-    grey = np.linspace(20, 200, 160)[:, None] + draw_noise(rng, (128, 160, 1))
+def test_toned_pictures_are_told_from_photos(rng, noise, tone):
+    grey = np.linspace(20, 200, 160)[:, None] + draw_noise(rng, (128, 160, 1)) - 128
     if noise == "camera":
         grey = ndimage.uniform_filter(grey, (2, 2, 0))
-    toned = grey * [1, 0.9, 0.7] + 5
+    toned = TONES[tone](grey)
     choice = choose(toned)
-    assert (choice.kind, choice.noise) == ("toned", noise)
+    assert (choice.kind, choice.noise) == ("shared", noise)
     for exponent in (-900, 500):
         assert choose(toned * 2.0**exponent) == choice
-    toned[..., 0] += np.linspace(0, 100, 128)[:, None]  # other content in one channel
-    choice = choose(toned)
-    assert (choice.kind, choice.noise) == ("colour", "camera")
 
 
-def test_channels_without_noise_share_none(rng):
+@pytest.mark.parametrize("smooth", [8, 0])
+def test_cameras_share_the_finest_noise_only(rng, smooth):
+    """JPEG keeps little of the differences of colours, and that is coarse."""
+    noise = rng.normal(size=(128, 160, 1)) + np.zeros(3)
+    own = rng.normal(size=(128, 160, 3))
+    noise += smooth * ndimage.gaussian_filter(own, (2, 2, 0)) if smooth else 0
+    assert measure_sharing(noise) > 0.9
+    kinds = {8: ("colour", "camera"), 0: ("grey", "white")}  # the control
+    choice = choose(noise)
+    assert (choice.kind, choice.noise) == kinds[smooth]
+
+
+def test_channels_without_noise_do_not_count(rng):
     image = np.zeros((64, 64, 3))
-    image[..., 1] = rng.normal(size=(64, 64))
     assert measure_sharing(image) == 0
-    assert measure_sharing(image[..., :1]) == 0
+    image[..., 1] = rng.normal(size=(64, 64))
+    assert measure_sharing(image) == 1
+    assert measure_sharing(image[..., 1:2]) == 0  # grey
+    image[..., 2] = rng.normal(size=(64, 64))
+    assert measure_sharing(image) < 0.15
+
+
+def test_each_of_independent_channels_decides_by_itself(rng):
+    white = draw_noise(rng, (128, 160, 5))
+    smooth = ndimage.uniform_filter(white[..., :2], (2, 2, 0))
+    choice = choose(np.concatenate([smooth, white], -1))
+    assert [part.noise for part in choice.parts] == 2 * ["camera"] + 5 * ["white"]
+    assert (choice.kind, choice.noise, choice.passes) == ("independent", "both", 7)
+    text = "independent channels, 5 with white and 2 with camera noise"
+    assert str(choice) == text
+    assert str(choose(white)) == "independent channels, white noise"
+    assert {part.noise for part in choose(white, "camera").parts} == {"camera"}
 
 
 def test_what_is_said_is_not_measured(rng):
@@ -137,7 +166,7 @@ def test_equal_channels_are_grey(rng, count):
     assert choose(image).kind == "grey"
     image[5, 7, 2] ^= 1  # one pixel of colour
     for noise in ("auto", "white", "camera"):
-        assert choose(image, noise).kind == "toned"
+        assert choose(image, noise).kind == "shared"
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (7, 300, 3), (16, 16, 1), (64, 64, 3)])
@@ -154,10 +183,24 @@ def test_clipping_is_undone_under_white_noise(rng):
     assert choose(noisy, "camera", clipped=True).clipped
 
 
+@pytest.mark.parametrize(
+    ("tone", "undone"), [([1, 0.9, 0.7], False), ([1, 1, 1], True), ([1, 0, 0], True)]
+)
+def test_toned_highlights_keep_their_tone(rng, tone, undone):
+    """Only red reaches white in sepia: it alone would become brighter."""
+    grey = draw_noise(rng, (128, 160, 1), level=60)
+    toned = np.rint(grey * np.array(tone)).astype(np.uint8)
+    toned[0, 0, 1] ^= 1  # or equal channels would be grey
+    toned[..., 1] *= np.uint8(tone[1] > 0)
+    choice = choose(toned)
+    assert (choice.kind, choice.clipped) == ("shared", undone)
+    assert choose(toned, clipped=True).clipped
+
+
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71, 0))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"
-    text = str(Choice("toned", "white", False, 1.04, 0.961))
+    text = str(Choice("shared", "white", False, 1.04, 0.961))
     assert text.startswith("colour, channel by channel, white noise (")
     assert text.endswith("(correlation 1.0, 96% the same in all channels)")
     assert "(correlation over 99)" in str(Choice("colour", "camera", False, 1e27))

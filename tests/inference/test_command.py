@@ -53,12 +53,34 @@ def test_photos_from_cameras_have_weights_of_their_own(photo, capsys):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_translator_of_other_weights_is_refused(run, photo):
-    code, text = run(photo, "--real")
+@pytest.mark.parametrize("translator", ["translator_s", "{photo}"])
+def test_a_translator_of_other_weights_is_refused(run, photo, translator):
+    code, text = run(photo, "--translator", translator.format(photo=photo))
     assert code == 2
-    assert "the translator was trained for the denoiser" in text
-    code, text = run(photo, "--translator", photo)
-    assert code == 2
+    assert text.count("\n") == 1
+    wanted = "the translator was trained for the denoiser"
+    assert (wanted in text) == (translator == "translator_s")
+
+
+@pytest.mark.parametrize(
+    "given", [("--weights", "sevnet_s"), ("--translator", "translator_s")]
+)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--real",), "--noise camera"),
+        (("--noise", "white"), "--noise white"),
+        (("--channels", "independent"), "--channels independent"),
+    ],
+)
+def test_what_chooses_among_bundled_weights_is_not_for_others(
+    photo, capsys, given, option, said
+):
+    with pytest.raises(SystemExit) as stopped:
+        command.main([str(photo), *given, *option])
+    assert stopped.value.code == 2
+    text = capsys.readouterr().err
+    assert f"{said} chooses among the bundled weights; leave out --weights" in text
     assert text.count("\n") == 1
 
 
@@ -230,6 +252,29 @@ def test_a_large_image_is_announced_with_its_time(run, tmp_path, monkeypatch):
     _, text = run(tmp_path / "large.png", tmp_path / "small.png")
     (line,) = [line for line in text.splitlines() if "megapixels, about" in line]
     assert "large.png: 0 megapixels, about" in line
+
+
+def test_channels_one_by_one_are_announced_as_so_much_more_work(rng, tmp_path, capsys):
+    """Toned and independent channels are a pass each, equal channels one for all."""
+    noise = rng.normal(128, 20, (64, 64, 1))
+    images_by_passes = {
+        1: np.repeat(noise, 3, -1),
+        3: noise * [1, 0.9, 0.7],
+        5: rng.normal(128, 20, (64, 64, 5)),
+    }
+    found = {}
+    for passes, pixels in images_by_passes.items():
+        path = tmp_path / f"{passes}.tif"
+        pixels = np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
+        images.write_picture(path, pixels, images.Picture(pixels))
+        restore.restore_file(
+            sevnet_jax.load(),
+            path,
+            path,
+            max_pixels=10**6,
+            announce=lambda _, count: found.update({passes: count}),  # noqa: B023
+        )
+    assert found == {passes: passes * 64 * 64 for passes in images_by_passes}
 
 
 def test_the_estimate_grows_with_the_network(denoiser, draw_params):

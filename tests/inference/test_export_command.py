@@ -11,9 +11,10 @@ import pytest
 
 from sevnet_jax import create_model
 from sevnet_jax.inference import export
+from sevnet_jax.inference.automatic import CAMERA, WEIGHTS
 from sevnet_jax.models import Network, base, register
 from sevnet_jax.models.rivals import official
-from sevnet_jax.weights import Weights, load_weights, save_weights
+from sevnet_jax.weights import Weights, load_named, load_weights, save_weights
 
 
 def read_onnx(path):
@@ -43,6 +44,15 @@ def test_a_program_says_what_it_was_made_of(write_pair, write_program, to):
     assert about["model"]["translator"]["name"] == "translator_s"
     assert about["provenance"]["denoiser"]["sha256"] == weights.sha256
     assert b"sevnet_jax/models" not in path.read_bytes()  # where it is installed
+
+
+def test_the_weights_for_camera_noise_leave(tmp_path, capsys):
+    path = tmp_path / "camera.stablehlo"
+    argv = ["--to", "stablehlo", "--noise", "camera", "-o", str(path)]
+    assert export.main(argv) == 0, capsys.readouterr().err
+    found = read_stablehlo(path)["weights_sha256"]
+    assert found == load_named(CAMERA["colour"]).sha256
+    assert found != load_named(WEIGHTS["colour"]).sha256  # what leaves without it
 
 
 @pytest.fixture
