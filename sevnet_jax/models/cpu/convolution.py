@@ -107,7 +107,13 @@ def _convolve_on_cpu(stride, transposed, precision, x, kernel, *, channels):
     covered = transposed or (height % size == 0 and width % size == 0)
     if size != stride or not covered:
         return _convolve_by_xla(stride, transposed, precision, x, kernel)
-    product = functools.partial(jnp.matmul, precision=precision)
+
+    def product(tokens, matrix):
+        # As two matrices: with more axes XLA transposes tokens for the gradient.
+        rows = tokens.reshape(-1, tokens.shape[-1])
+        y = jnp.matmul(rows, matrix, precision=precision)
+        return y.reshape(*tokens.shape[:-1], matrix.shape[-1])
+
     if transposed:
         flat = kernel.transpose(2, 0, 1, 3).reshape(inputs, size * size * outputs)
         return depth_to_space(product(x, flat), size)

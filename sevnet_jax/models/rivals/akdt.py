@@ -17,7 +17,6 @@ from sevnet_jax.models.rivals.common import (
     crop,
     gelu,
     halves,
-    spread,
 )
 from sevnet_jax.models.rivals.frames import run_restormer_frame
 
@@ -38,7 +37,7 @@ class DilatedBranch(nn.Module):
         x = Conv(self.features, 1, bias=False, name="input_conv")(x)
         terms = [
             Conv(self.features, dilation=d, bias=False, name=f"conv_layers.{i}")(x)
-            * spread(weight, x)
+            * weight.astype(x.dtype)
             for i, (d, weight) in enumerate(
                 zip(self.dilations, nn.softmax(weights), strict=True)
             )

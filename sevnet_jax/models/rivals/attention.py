@@ -7,6 +7,7 @@ traced. Logits and softmax are in float32.
 import math
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
@@ -109,9 +110,47 @@ def attend(
     logits = multiply_wide("bnqhd,bnkhd->bnhqk", query, key)
     for term in terms:
         logits += term.astype(logits.dtype)
-    weights = nn.softmax(logits).astype(value.dtype)
-    y = jnp.einsum("bnhqk,bnkhd->bnqhd", weights, value)
+    y = weigh(logits, value)
     return y.reshape(*y.shape[:3], -1)
+
+
+@jax.custom_vjp
+def weigh(
+    logits: Array, value: Array
+) -> Array:  # [B, n, h, Nq, Nk], [B, n, Nk, h, d] -> [B, n, Nq, h, d]
+    """Means of values, weighted by the softmax of logits. Degree 1 in `value`.
+
+    Divides by the weights' sums, and takes the gradient's sums, in the small result:
+    the passes through the large logits are what takes time.
+    """
+    return _weigh_forward(logits, value)[0]
+
+
+def _weigh_forward(logits, value):
+    powers = jnp.exp(logits - _find_largest(logits))
+    scale = 1 / powers.sum(-1).swapaxes(2, 3)[..., None]
+    y = multiply_wide("bnhqk,bnkhd->bnqhd", powers.astype(value.dtype), value) * scale
+    return y.astype(value.dtype), (powers, scale, value, y)
+
+
+def _weigh_backward(saved, cotangent):
+    powers, scale, value, y = saved
+    slope = tokens.widen(cotangent) * scale
+    along_scale = (slope * y).sum(-1).swapaxes(2, 3)[..., None]
+    slope = slope.astype(value.dtype)
+    by_powers = multiply_wide("bnqhd,bnkhd->bnhqk", slope, value) - along_scale
+    by_value = jnp.einsum("bnhqk,bnqhd->bnkhd", powers.astype(value.dtype), slope)
+    return powers * by_powers, by_value
+
+
+weigh.defvjp(_weigh_forward, _weigh_backward)
+
+
+def _find_largest(x: Array) -> Array:  # [..., N] -> [..., 1]
+    """The largest values, by halves: XLA's CPU compiler compares one by one."""
+    while x.shape[-1] % 2 == 0 and x.shape[-1] > 8:
+        x = jnp.maximum(*halves(x))
+    return x.max(-1, keepdims=True)
 
 
 class WindowAttention(nn.Module):

@@ -167,14 +167,14 @@ class DeformableConv(nn.Module):
         moves, mask = jnp.split(tokens.widen(signal), [2 * TAPS * groups], axis=-1)
         moves = jnp.moveaxis(moves.reshape(b, h, w, groups, TAPS, 2), 4, 0)
         mask = jnp.moveaxis(nn.sigmoid(mask).reshape(b, h, w, groups, TAPS), 4, 0)
-        parts = x.reshape(b, h, w, groups, c // groups)
+        corners = gather_corners(x.reshape(b, h, w, groups, c // groups))
 
         # One tap after the other, and read again for the gradient: all nine at once,
         # each of four neighbours, would fill the memory.
         @jax.checkpoint
         def add_tap(total, tap):
             step, move, weight, matrix = tap
-            read = sample(parts, move + step.reshape(1, 1, 1, 1, 2))
+            read = sample(corners, move + step.reshape(1, 1, 1, 1, 2))
             read = (read * weight[..., None]).astype(x.dtype).reshape(x.shape)
             return total + multiply_wide("bhwi,io->bhwo", read, matrix), None
 
@@ -184,33 +184,43 @@ class DeformableConv(nn.Module):
         return (y + spread(bias, y)).astype(x.dtype)
 
 
-def sample(x: Array, moves: Array) -> Array:  # [B,H,W,G,d], [B,H,W,G,2] -> as x
+def gather_corners(x: Array) -> Array:  # [B, H, W, G, d] -> [B, H+3, W+3, G, 4d]
+    """Each pixel beside those to its right, below, and right below. Degree 1.
+
+    With so many zeros around that all neighbours of any place outside are among them.
+    """
+    h, w = x.shape[1:3]
+    padded = jnp.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0), (0, 0)))
+    corners = [padded[:, i : h + 3 + i, j : w + 3 + j] for i in (0, 1) for j in (0, 1)]
+    return jnp.concatenate(corners, axis=-1)
+
+
+def sample(
+    corners: Array, moves: Array
+) -> Array:  # [B, H+3, W+3, G, 4d], [B, H, W, G, 2] -> [B, H, W, G, d]
     """What is so many rows and columns further, linear between pixels, 0 outside.
 
-    Degree 1 in `x`, of the type of `moves`.
+    Degree 1 in `corners`, of the type of `moves`. All four corners are read at once:
+    CPUs add up the gradients of what was read one place after the other.
     """
-    b, h, w, groups, depth = x.shape
-    # So many zeros around that all neighbours of any place outside are among them.
-    values = jnp.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0), (0, 0))).reshape(-1, depth)
+    b, h, w, groups, _ = moves.shape
     whole = jnp.floor(moves)
     down, right = jnp.split(moves - whole, 2, axis=-1)
 
     def find(axis):  # [B, H, W, G], counted from the first zeros
-        side = x.shape[axis]
+        side = moves.shape[axis]
         here = np.arange(side).reshape([-1 if i == axis else 1 for i in range(4)])
         place = whole[..., axis - 1] + here.astype(moves.dtype)
         return jnp.clip(place, -2, side).astype(jnp.int32) + 2
 
     image = np.arange(b, dtype=np.int32).reshape(b, 1, 1, 1)
     group = np.arange(groups, dtype=np.int32).reshape(1, 1, 1, groups)
-    first = ((image * (h + 4) + find(1)) * (w + 4) + find(2)) * groups + group
-
-    def read(step):  # [B, H, W, G, d]
-        index = first + step * groups
-        return values.at[index].get(mode="promise_in_bounds").astype(moves.dtype)
-
-    top = (1 - right) * read(0) + right * read(1)
-    bottom = (1 - right) * read(w + 4) + right * read(w + 5)
+    index = ((image * (h + 3) + find(1)) * (w + 3) + find(2)) * groups + group
+    rows = corners.reshape(-1, corners.shape[-1])
+    read = rows.at[index].get(mode="promise_in_bounds").astype(moves.dtype)
+    here, beside, below, across = jnp.split(read, 4, axis=-1)
+    top = (1 - right) * here + right * beside
+    bottom = (1 - right) * below + right * across
     return (1 - down) * top + down * bottom
 
 

@@ -78,6 +78,28 @@ def test_window_attention_of_a_pixel(rng, draw_params, fused):
     np.testing.assert_allclose(y, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("keys", [7, 48])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_weights_are_a_softmax_with_its_gradients(rng, keys, dtype):
+    logits = 30 * draw(rng, 2, 3, 2, 5, keys)
+    value, weights = draw(rng, 2, 3, keys, 2, 4).astype(dtype), draw(rng, 2, 3, 5, 2, 4)
+
+    def plain(logits, value):
+        return jnp.einsum("bnhqk,bnkhd->bnqhd", jax.nn.softmax(logits), value)
+
+    def differentiate(function):
+        return jax.value_and_grad(
+            lambda *args: jnp.vdot(weights, function(*args).astype("float32")), (0, 1)
+        )(logits, value)
+
+    tolerance = {"float32": 1e-5, "bfloat16": 5e-2}[dtype]
+    ours, theirs = map(differentiate, (attention.weigh, plain))
+    for a, b in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
+        assert a.dtype == b.dtype
+        error = np.abs(np.asarray(a - b, "float64")).max()
+        assert error <= tolerance * np.abs(np.asarray(b, "float64")).max()
+
+
 def test_channel_attention_is_by_cosine_and_head(rng):
     qkv, temperature = draw(rng, 2, 3, 4, 18), jnp.array([0.5, 3.0])
     y = np.asarray(attention.attend_channels(qkv, temperature)).reshape(2, 12, 6)

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
-from sevnet_jax.models.cpu import depthwise
+from sevnet_jax.models.cpu import channels, depthwise
 from sevnet_jax.models.rivals import common
 
 
@@ -94,6 +95,45 @@ def test_depthwise_programs_agree(rng, size):
     ours, theirs = map(differentiate, (depthwise.convolve, depthwise._by_xla))
     for first, second in zip(*map(jax.tree.leaves, (ours, theirs)), strict=True):
         np.testing.assert_allclose(first, second, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 4, 3), (4, 3), (3,)])
+def test_spread_programs_agree(rng, shape):
+    vector, weights = draw(rng, 3), draw(rng, *shape)
+    value, pull = jax.vjp(lambda v: channels.spread(v, shape), vector)
+    np.testing.assert_array_equal(value, np.broadcast_to(vector, shape))
+    np.testing.assert_allclose(pull(weights)[0], channels._sum(weights), rtol=1e-5)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_gradient_of_normalised_tokens_is_jaxs(rng, centred):
+    x, weights = draw(rng, 2, 3, 6) + 2, draw(rng, 2, 3, 6)
+
+    def plain(x):
+        mean = x.mean(-1, keepdims=True)
+        deviation = jnp.sqrt(jnp.var(x, -1, keepdims=True) + 0.1)
+        return (x - mean if centred else x) / deviation
+
+    def differentiate(function):
+        return jax.grad(lambda x: jnp.vdot(weights, function(x)))(x)
+
+    ours = differentiate(lambda x: common.normalize(x, 0.1, centred))
+    np.testing.assert_allclose(ours, differentiate(plain), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gelu_is_flaxs(dtype):
+    x = jnp.linspace(-9, 9, 181).astype(dtype)
+    ours, theirs = (
+        jax.value_and_grad(lambda x, gelu=gelu: gelu(x).sum())(x)[1]
+        for gelu in (common.gelu, lambda x: nn.gelu(x, approximate=False))
+    )
+    tolerance = {"float32": 1e-6, "bfloat16": 2e-2}[dtype]
+    for a, b in ((common.gelu(x), nn.gelu(x, approximate=False)), (ours, theirs)):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(
+            *(z.astype("float32") for z in (a, b)), atol=tolerance
+        )
 
 
 def test_upsample_writes_each_pixel_into_four(rng, draw_params):

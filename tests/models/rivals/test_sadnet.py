@@ -20,7 +20,7 @@ def test_sampling_is_linear_between_pixels_and_zero_outside(rng):
         for row, column in itertools.product(range(4), range(5)):
             near = np.maximum(0, 1 - np.abs(place - [row, column])).prod()
             expected[b, h, w, g] += near * x[b, row, column, g]
-    sampled = sadnet.sample(jnp.asarray(x), jnp.asarray(moves))
+    sampled = sadnet.sample(sadnet.gather_corners(jnp.asarray(x)), jnp.asarray(moves))
     np.testing.assert_allclose(sampled, expected, atol=1e-5)
 
 
