@@ -49,13 +49,14 @@ def convolve(
     x: Array, kernel: Array, precision: str | None
 ) -> Array:  # [B, H, W, I], [3, 3, I, O] -> [B, H, W, O]
     """The zero-padded convolution. Degree 1 in `x` and in `kernel`."""
+    batch, height, width, _ = x.shape
+    rows, columns = -(-height // STEP), -(-width // STEP)
     filters = _change(FROM_KERNEL, kernel)
-    products = _multiply(_transform_inputs(x), filters, (5,), (2,), precision)
-    tiles = _change(TO_OUTPUTS, products)  # [4, 4, B, tiles, tiles, O]
-    _, _, batch, rows, columns, channels = tiles.shape
-    y = tiles.transpose(2, 3, 0, 4, 1, 5)
-    y = y.reshape(batch, STEP * rows, STEP * columns, channels)
-    return y[:, : x.shape[1], : x.shape[2]]
+    products = _multiply(_transform_inputs(x), filters, (3, 2), precision)
+    tiles = _change(TO_OUTPUTS, products)  # [4, 4, N, O]
+    y = tiles.reshape(STEP, STEP, batch, rows, columns, -1).transpose(2, 3, 0, 4, 1, 5)
+    y = y.reshape(batch, STEP * rows, STEP * columns, -1)
+    return y[:, :height, :width]
 
 
 def _forward(x, kernel, precision):
@@ -67,17 +68,16 @@ def _backward(precision, saved, cotangent):
     turned = kernel[::-1, ::-1].swapaxes(2, 3)
     by_x = convolve(cotangent, turned, precision)
     tiles = _change(TO_OUTPUTS.T, _split_tiles(cotangent))
-    pixels = (2, 3, 4)
-    products = _multiply(_transform_inputs(x), tiles, pixels, pixels, precision)
+    products = _multiply(_transform_inputs(x), tiles, (2, 2), precision)
     return by_x, _change(FROM_KERNEL.T, products)
 
 
 convolve.defvjp(_forward, _backward)
 
 
-def _multiply(a, b, a_axes, b_axes, precision):
-    """Sums products over the axes; the first two axes of both are the basis."""
-    dimensions = ((a_axes, b_axes), ((0, 1), (0, 1)))
+def _multiply(a, b, axes, precision):
+    """Sums products over an axis of each; the first two axes of both are the basis."""
+    dimensions = (((axes[0],), (axes[1],)), ((0, 1), (0, 1)))
     return lax.dot_general(a, b, dimensions, precision=precision)
 
 
@@ -89,21 +89,23 @@ def _change(matrix: np.ndarray, x: Array) -> Array:  # [m, m, ...] -> [n, n, ...
     return y.reshape(n, n, *x.shape[2:])
 
 
-def _split_tiles(y: Array) -> Array:  # [B, H, W, C] -> [4, 4, B, tiles, tiles, C]
+# All tiles of all images are one axis, N: with three axes, XLA would transpose them for
+# the gradient of the kernel.
+
+
+def _split_tiles(y: Array) -> Array:  # [B, H, W, C] -> [4, 4, N, C]
     y = _pad(y, border=0)
     batch, height, width, channels = y.shape
     y = y.reshape(batch, height // STEP, STEP, width // STEP, STEP, channels)
-    return y.transpose(2, 4, 0, 1, 3, 5)
+    return y.transpose(2, 4, 0, 1, 3, 5).reshape(STEP, STEP, -1, channels)
 
 
-def _transform_inputs(x: Array) -> Array:
-    """[B, H, W, C] -> [6, 6, B, tiles, tiles, C].
-
-    By sums: tiles overlap, and a product would need them side by side first.
-    """
+def _transform_inputs(x: Array) -> Array:  # [B, H, W, C] -> [6, 6, N, C]
+    """By sums: tiles overlap, and a product would need them side by side first."""
     x = _pad(x, border=1)
     rows = jnp.stack(_from_inputs(*_see(x, 1)), 0)
-    return jnp.stack(_from_inputs(*_see(rows, 3)), 1)
+    seen = jnp.stack(_from_inputs(*_see(rows, 3)), 1)
+    return seen.reshape(SEEN, SEEN, -1, x.shape[-1])
 
 
 def _from_inputs(a, b, c, d, e, f):
