@@ -12,6 +12,7 @@ threads.
 import argparse
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
@@ -185,6 +186,8 @@ def main(argv: list[str] | None = None) -> int:
     for name in ("--peak", "--serve", "--case"):  # what its own processes are told
         parser.add_argument(name, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    # JAX takes all cores that it is given; the processes of this one get the same.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     torch.set_num_threads(THREADS)
     if args.serve:
         serve(args.serve, CASES[int(args.case)])

@@ -97,9 +97,10 @@ def make_onnx_runner(model, params, noisy, clean, train) -> tuple[Callable, floa
     """The file that export.py writes, in ONNX Runtime; forward only."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
+    file = export(model, params)
     start = time.perf_counter()
     session = onnxruntime.InferenceSession(
-        export(model, params), options, providers=["CPUExecutionProvider"]
+        file, options, providers=["CPUExecutionProvider"]
     )
     given = {session.get_inputs()[0].name: np.asarray(noisy)}
     return lambda: session.run(None, given), time.perf_counter() - start
@@ -109,8 +110,9 @@ def make_openvino_runner(model, params, noisy, clean, train) -> tuple[Callable, 
     """The file that export.py writes, in OpenVINO, float32, for this one size."""
     core = openvino.Core()
     image = np.asarray(noisy)
+    file = export(model, params)
     start = time.perf_counter()
-    program = core.read_model(export(model, params))
+    program = core.read_model(file)
     program.reshape(list(image.shape))
     options = {
         "INFERENCE_PRECISION_HINT": "f32",

@@ -6,7 +6,8 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
     --config.data.source=FOLDER --workdir runs/s2
 
 The first stage has many small patches, with which training soon leaves the plateau of
-linear filters. The second has large patches, in which the network sees less border.
+linear filters. The second has large patches, in which the network sees less border. The
+third goes on like the second, by decibels (not part of the bundled weights so far).
 The stages wide and grey continue from their weights, camera and grey_camera from these:
 
 python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \

@@ -112,7 +112,8 @@ def choose(
         clipped = False  # see clipping.py
     if clipped == "auto" and kind == "shared" and not reach_white_alike(seen):
         clipped = False  # or the highlights of a toned picture would change their tone
-    clipped = clipping.is_needed(seen, clipped)
+    used = seen[..., ~are_empty(seen)]  # an empty channel may well be black or white
+    clipped = clipping.is_needed(used if used.size else seen, clipped)
     return Choice(kind, noise, clipped, correlation, sharing)
 
 
@@ -162,6 +163,8 @@ def measure_sharing(
     It is that of a band of frequencies, in the quietest of the blocks. Channels without
     noise do not count: what one channel has alone is all shared.
     """
+    if image.shape[-1] == 1:
+        return 0.0
     noise = _transform(image, np.eye(image.shape[-1]))[:, band]  # [N, 16, C]
     power = np.square(noise).sum((0, 1))
     noise = noise[..., power > LEAST_POWER * power.max()]
@@ -169,7 +172,7 @@ def measure_sharing(
     # channels happen to differ; the other half is measured.
     power = np.square(noise[:, ::2]).sum((1, 2))
     there = power > 0
-    if image.shape[-1] == 1 or np.count_nonzero(there) < FEWEST_BLOCKS:
+    if np.count_nonzero(there) < FEWEST_BLOCKS:
         return 0.0
     wanted = max(FEWEST_BLOCKS, int(quietest * np.count_nonzero(there)))
     quiet = np.flatnonzero(there)[np.argsort(power[there], kind="stable")[:wanted]]
@@ -188,7 +191,7 @@ def is_shared(image: np.ndarray, sharing: float) -> bool:  # [H, W, 3]
 
     If one of them is empty, too: no weights for colour have seen that.
     """
-    if (np.ptp(image, (0, 1)) == 0).any():
+    if are_empty(image).any():
         return True
     if sharing <= SHARED or (
         sharing < MOSTLY and measure_correlation(image) > CORRELATED
@@ -203,7 +206,12 @@ def is_shared(image: np.ndarray, sharing: float) -> bool:  # [H, W, 3]
 def reach_white_alike(image: np.ndarray) -> bool:  # [H, W, C]
     """Whether all channels that are not empty reach white, or none does."""
     reached = image.max((0, 1)) >= clipping.find_white(image)
-    return len({*reached[np.ptp(image, (0, 1)) > 0]}) < 2
+    return len({*reached[~are_empty(image)]}) < 2
+
+
+def are_empty(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [C]
+    """Which channels have one value only."""
+    return image.max((0, 1)) == image.min((0, 1))
 
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:

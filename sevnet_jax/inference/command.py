@@ -221,7 +221,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     add("--noise", choices=NOISES, default="auto", help="white: independent from pixel "
         "to pixel and between channels; camera: not so, as in photos from cameras, "
-        "JPEG files, enlarged images, film; auto (default): measured")  # fmt: skip
+        "JPEG files, enlarged images; auto (default): measured")  # fmt: skip
     add("--real", dest="noise", action="store_const", const="camera",
         help="the same as --noise camera")  # fmt: skip
     add("--channels", choices=CHANNELS, default="auto", help="independent: restore "

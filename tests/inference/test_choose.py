@@ -197,6 +197,17 @@ def test_toned_highlights_keep_their_tone(rng, tone, undone):
     assert choose(toned, clipped=True).clipped
 
 
+@pytest.mark.parametrize("value", [0, 255])
+def test_an_empty_channel_is_not_a_clipped_one(rng, value):
+    image = np.clip(rng.normal(128, 20, (128, 160, 3)), 1, 254).astype(np.uint8)
+    image[..., 2] = value
+    choice = choose(image)
+    assert choice.kind == "shared"
+    assert not choice.clipped
+    image[:, :80, 0] = 255  # nothing but the empty channel made the difference
+    assert choose(image, clipped=True).clipped
+
+
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71, 0))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"

@@ -40,7 +40,7 @@ def _sum_by_product(x):
     wide = jnp.promote_types(x.dtype, jnp.float32)
     return jnp.dot(
         jnp.ones(pixels, x.dtype),
-        x.reshape(pixels, -1),
+        x.reshape(pixels, x.shape[-1]),
         precision="highest",
         preferred_element_type=wide,
     ).astype(x.dtype)

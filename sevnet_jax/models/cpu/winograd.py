@@ -4,8 +4,8 @@ A tile of 4x4 outputs sees 6x6 inputs. Inputs and kernel are transformed to a 6x
 in which the convolution is a product (Winograd 1980; Lavin & Gray, CVPR 2016): for each
 of the 36 entries, one matrix product over the channels, for all tiles at once. Both
 gradients are products in the same basis. The transforms are fixed and linear, so powers
-of two stay exact. The rounding of a large value, or a NaN, affects all that its tile
-sees, not only its 3x3 neighbours.
+of two stay exact. The rounding of a large value, or a NaN, affects all outputs of the
+tiles that see it, up to 8x8 pixels, not only its 3x3 neighbours.
 """
 
 import functools
@@ -50,12 +50,14 @@ def convolve(
 ) -> Array:  # [B, H, W, I], [3, 3, I, O] -> [B, H, W, O]
     """The zero-padded convolution. Degree 1 in `x` and in `kernel`."""
     batch, height, width, _ = x.shape
+    outputs = kernel.shape[-1]
     rows, columns = -(-height // STEP), -(-width // STEP)
     filters = _change(FROM_KERNEL, kernel)
     products = _multiply(_transform_inputs(x), filters, (3, 2), precision)
     tiles = _change(TO_OUTPUTS, products)  # [4, 4, N, O]
-    y = tiles.reshape(STEP, STEP, batch, rows, columns, -1).transpose(2, 3, 0, 4, 1, 5)
-    y = y.reshape(batch, STEP * rows, STEP * columns, -1)
+    y = tiles.reshape(STEP, STEP, batch, rows, columns, outputs)
+    y = y.transpose(2, 3, 0, 4, 1, 5)
+    y = y.reshape(batch, STEP * rows, STEP * columns, outputs)
     return y[:, :height, :width]
 
 

@@ -20,7 +20,7 @@ from sevnet_jax.models.rivals.common import Conv, LayerNorm, crop, gelu
 from sevnet_jax.models.rivals.naf import pool_mean
 
 EPS = 1e-6  # of every norm
-LOGITS = 2**18  # at once: 1 MB, which stays in the cache
+LOGITS = 2**24  # at once: 64 MB
 
 
 class ESC(Network):

@@ -45,6 +45,15 @@ def test_value_and_gradients_are_the_convolutions(rng, shape):
         assert np.abs(ours - theirs).max() <= 1e-6 * np.abs(theirs).max()
 
 
+def test_no_images_are_none(rng):
+    x, kernel = jnp.zeros((0, 8, 6, 5)), draw(rng, (3, 3, 5, 4))
+    y, backward = jax.vjp(by_winograd, x, kernel)
+    assert y.shape == (0, 8, 6, 4)
+    by_x, by_kernel = backward(y)
+    assert by_x.shape == x.shape
+    chex.assert_trees_all_equal(by_kernel, jnp.zeros_like(kernel))
+
+
 def test_one_pixel_shows_the_kernel(rng):
     """By hand: wherever it stands in its tile, it gives the kernel turned round."""
     kernel = draw(rng, (3, 3, 1, 1))

@@ -85,7 +85,8 @@ def test_weights_are_a_softmax_with_its_gradients(rng, keys, dtype):
     value, weights = draw(rng, 2, 3, keys, 2, 4).astype(dtype), draw(rng, 2, 3, 5, 2, 4)
 
     def plain(logits, value):
-        return jnp.einsum("bnhqk,bnkhd->bnqhd", jax.nn.softmax(logits), value)
+        weights = jax.nn.softmax(logits).astype(value.dtype)
+        return jnp.einsum("bnhqk,bnkhd->bnqhd", weights, value)
 
     def differentiate(function):
         return jax.value_and_grad(
