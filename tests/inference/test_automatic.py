@@ -120,7 +120,7 @@ def test_independent_channels_have_weights_of_their_own(denoise, grey):
 @pytest.mark.parametrize("law", ["film", "film:jpeg"])
 def test_film_grain(denoise, colour, law):
     """Noise of a colour photo that is the same in all channels."""
-    grain = 20 * np.random.RandomState(3).standard_normal((SIDE, SIDE, 1))
+    grain = 50 * np.random.RandomState(3).standard_normal((SIDE, SIDE, 1))
     noisy = metrics.to_rgb8((colour + grain) / 255)
     if law == "film:jpeg":
         noisy = metrics.to_rgb8(postprocessing.compress(images.to_float(noisy), 90))
