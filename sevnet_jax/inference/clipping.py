@@ -9,7 +9,7 @@ f(kx) = k f(x) holds for the network but not for this step.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import ndimage, special
@@ -18,6 +18,7 @@ from scipy import ndimage, special
 CLIPPED: dict[str, bool | str] = {"auto": "auto", "yes": True, "no": False}
 CELL = 32  # pixels a side over which the level is taken as the same
 BINS = 20  # of brightness, for noise that depends on it
+NODES = 513  # of brightness, between which the correction is interpolated
 LEVELS = np.geomspace(1e-3, 1.5, 96)  # standard deviations in the tables
 MEANS = np.linspace(0, 1, 513)
 ROWS = 256  # of the image that are worked on at once; a multiple of CELL
@@ -143,6 +144,29 @@ def _blocks(height: int) -> Iterator[slice]:
 def _undo_channel(noisy: np.ndarray, restored: np.ndarray, white: float) -> None:
     """Changes `restored` [H, W] in place, in blocks of rows."""
     height, width = noisy.shape
+    eight_bit = restored.dtype == np.uint8  # then each brightness is a node
+    steps = int(white) if eight_bit else NODES - 1
+    shifts = _find_shifts(*_find_cells(noisy, restored, white), steps + 1)
+    x, part_x = _locate(np.arange(width))
+    for rows in _blocks(height):
+        y, part_y = _locate(np.arange(rows.start, rows.stop))
+        bright, part = restored[rows], None
+        if not eight_bit:
+            bright = np.clip(bright / white, 0, 1) * steps
+            part = bright - np.floor(bright)
+        low = (y[:, None] * shifts.shape[1] + x) * shifts.shape[2] + bright.astype(int)
+        shift = _interpolate(shifts, low, (part_y[:, None], part_x, part))
+        values = restored[rows] + shift * white
+        if restored.dtype.kind == "u":
+            values = np.clip(np.rint(values), 0, white)
+        restored[rows] = values
+
+
+def _find_cells(
+    noisy: np.ndarray, restored: np.ndarray, white: float
+) -> tuple[np.ndarray, np.ndarray]:  # [H, W] twice -> [cells, cells, BINS] twice
+    """The positions in LEVELS, and how far clipping, and not texture, explains them."""
+    height, width = noisy.shape
     shape = (-(-height // CELL), -(-width // CELL), BINS)
     count, mean, square, clipped = (np.zeros(shape) for _ in range(4))
     for rows in _blocks(height):
@@ -166,28 +190,53 @@ def _undo_channel(noisy: np.ndarray, restored: np.ndarray, white: float) -> None
     there = np.maximum(count, 1e-9)
     mean, square, clipped = mean / there, square / there, clipped / there
     levels = _find_levels(mean, square)
-    cleans, _ = _make_tables()
     sigma = np.interp(levels, np.arange(len(LEVELS)), LEVELS)
-    guess = ndimage.map_coordinates(
-        cleans, [levels, mean * (len(MEANS) - 1)], order=1, mode="nearest"
-    )
+    guess = _look_up(levels, mean)
     expected = special.ndtr(-guess / sigma) + special.ndtr((guess - 1) / sigma)
-    share = np.clip(clipped / np.maximum(expected, 1e-9), 0, 1)
-    for rows in _blocks(height):
-        found = np.clip(restored[rows] / white, 0, 1)
-        place = np.broadcast_arrays(
-            (np.arange(rows.start, rows.stop)[:, None] + 0.5) / CELL - 0.5,
-            (np.arange(width)[None] + 0.5) / CELL - 0.5,
-            found * BINS - 0.5,
-        )
-        level, certain = (
-            ndimage.map_coordinates(grid, place, order=1, mode="nearest")
-            for grid in (levels, share)
-        )
-        clean = ndimage.map_coordinates(
-            cleans, [level, found * (len(MEANS) - 1)], order=1, mode="nearest"
-        )
-        values = restored[rows] + certain * (clean - found) * white
-        if restored.dtype.kind == "u":
-            values = np.clip(np.rint(values), 0, white)
-        restored[rows] = values
+    return levels, np.clip(clipped / np.maximum(expected, 1e-9), 0, 1)
+
+
+def _look_up(levels: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """The clean values of means under noise of levels, as positions in LEVELS."""
+    cleans, _ = _make_tables()
+    return ndimage.map_coordinates(
+        cleans, [levels, means * (len(MEANS) - 1)], order=1, mode="nearest"
+    )
+
+
+def _find_shifts(
+    levels: np.ndarray, share: np.ndarray, nodes: int
+) -> np.ndarray:  # [cells, cells, BINS] twice -> [cells + 2, cells + 2, nodes + 1]
+    """What is added to each brightness in each cell; the last ones are repeated."""
+    brightness = np.linspace(0, 1, nodes)
+    centres = (np.arange(BINS) + 0.5) / BINS
+    between = np.stack([np.interp(brightness, centres, row) for row in np.eye(BINS)])
+    shifts = np.empty((*levels.shape[:2], nodes), np.float32)
+    for row, (level, certain) in enumerate(zip(levels, share, strict=True)):
+        clean = _look_up(*np.broadcast_arrays(level @ between, brightness))
+        shifts[row] = certain @ between * (clean - brightness)
+    return np.pad(shifts, ((1, 1), (1, 1), (0, 1)), mode="edge")
+
+
+def _locate(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The cell of `_find_shifts` before each pixel, and how far it is to the next."""
+    position = (pixels + 0.5) / CELL + 0.5
+    low = position.astype(np.int32)
+    return low, (position - low).astype(np.float32)
+
+
+def _interpolate(
+    grid: np.ndarray, first: np.ndarray, parts: Sequence[np.ndarray | None]
+) -> np.ndarray:
+    """Values between those at `first` of the flat grid and their next neighbours.
+
+    `parts` of the way, along each axis; None: at the first.
+    """
+    if not parts:
+        return grid.ravel()[first]
+    low = _interpolate(grid, first, parts[1:])
+    if parts[0] is None:
+        return low
+    step = grid.strides[-len(parts)] // grid.itemsize
+    high = _interpolate(grid, first + step, parts[1:])
+    return low + parts[0] * (high - low)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 from sevnet_jax.inference import clipping
 from sevnet_jax.inference.denoiser import Denoiser
@@ -62,6 +63,38 @@ def test_bright_texture_that_is_not_clipped_stays(rng):
     restored = np.full_like(texture, 240)
     clipping.undo(texture, restored)
     assert np.abs(restored[64:, 64:].astype(int) - 240).max() == 0
+
+
+def draw_speckle(rng, height, width):
+    """A ramp under clipped noise that grows with brightness and to the right."""
+    clean = np.linspace(0, 1, height)[:, None, None] * np.ones((1, width, 1))
+    sigma = np.linspace(0.1, 0.4, width)[None, :, None] * np.sqrt(clean)
+    noisy = np.clip(clean + sigma * rng.standard_normal(clean.shape), 0, 1)
+    mean, _ = clipping.find_moments(clean, np.maximum(sigma, 1e-9))
+    return np.rint(noisy * 255) / 255, np.rint(mean * 255) / 255
+
+
+@pytest.mark.parametrize("size", [(1, 1), (20, 30), (300, 75)])
+def test_whole_pixels_are_corrected_as_floats_are(rng, size):
+    """In 8 bit each brightness is in the table; in floats it is interpolated."""
+    noisy, floats = draw_speckle(rng, *size)
+    before = floats.copy()
+    pixels = np.rint(floats * 255).astype(np.uint8)
+    clipping.undo(noisy, floats)
+    clipping.undo(np.rint(noisy * 255).astype(np.uint8), pixels)
+    np.testing.assert_allclose(pixels / 255, np.clip(floats, 0, 1), atol=0.6 / 255)
+    assert size == (1, 1) or np.abs(floats - before).max() > 0.05
+
+
+def test_corrections_are_interpolated_between_cells_and_brightnesses(rng):
+    """SciPy's interpolation of the same grid is the oracle."""
+    grid = rng.standard_normal((4, 5, 9)).astype(np.float32)
+    place = rng.uniform(0, [[2.9], [3.9], [7.9]], (3, 200))
+    low = place.astype(int)
+    first = np.ravel_multi_index(low, grid.shape)
+    found = clipping._interpolate(grid, first, [*(place - low)])
+    wanted = ndimage.map_coordinates(grid, place, order=1)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize(
