@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from sevnet_jax import create_model, equivariance
 from sevnet_jax.equivariance import Part
 from sevnet_jax.evaluation.commands import equivariance as law_report
+from sevnet_jax.models import Network
 
 
 def make_study(fn) -> law_report.Study:
@@ -58,3 +60,25 @@ def test_a_network_that_breaks_the_law_itself_is_named(centre):
     model = create_model("sevnet_s", width=4, blocks=(), bottleneck=0, centre=centre)
     text = law_report.format_study(law_report.study(model, size=4, seed=0))
     assert ("  the whole network (SEVNet)" in text) == (centre == "constant")
+
+
+def test_parts_that_differ_in_their_numbers_share_a_line():
+    model = create_model("sevnet_s", width=4, blocks=(), bottleneck=2, gate="elu")
+    (line,) = law_report.format_culprits(law_report.study(model, 4, seed=0).culprits)
+    assert line.startswith("bottleneck_block_*/activate (Pointwise, 2 parts): measured")
+
+
+class Biased(Network):
+    """An affine map: its bias is all that breaks the law."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(x)
+
+
+def test_without_biases_a_network_is_judged_by_the_rest():
+    with_them, without = (
+        law_report.study(Biased(), 4, seed=0, biases=biases) for biases in (True, False)
+    )
+    assert [part.kind for part in with_them.culprits] == ["Dense"]
+    assert without.whole.holds

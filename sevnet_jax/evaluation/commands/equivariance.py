@@ -5,8 +5,9 @@ import dataclasses
 import functools
 import json
 import math
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,25 @@ class Study:
     culprits: tuple[Part, ...]
 
 
-def study(model: Network, size: int, seed: int, dtype: str = "float32") -> Study:
-    """Measures `model` with random weights on a random image of size x size."""
+def study(
+    model: Network,
+    size: int,
+    seed: int,
+    dtype: str = "float32",
+    biases: bool = True,
+) -> Study:
+    """Measures `model` with random weights on a random image of size x size.
+
+    Without `biases` they are all 0, to show what else breaks the law.
+    """
     shape = (1, size, size, model.channels)
     x = jax.random.uniform(jax.random.key(seed), shape, dtype)
     init = jax.jit(model.init)(jax.random.key(seed + 1), x)
     variables = equivariance.perturb(init, seed)
+    if not biases:
+        variables = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: 0 * leaf if path[-1].key == "bias" else leaf, variables
+        )
     law = equivariance.measure(
         functools.partial(jax.jit(model.apply), variables),
         x,
@@ -87,10 +101,25 @@ def format_study(result: Study) -> str:
         lines.append(f"The law holds: exact for powers of two, {others:.1e} elsewhere.")
     else:
         lines.append("The law is broken by, in the order of the data flow:")
-        for part in result.culprits:
-            degree = f"measured degree {part.measurement.degree:.3f}"
-            lines.append(f"  {part.path or WHOLE} ({part.kind}): {degree}")
+        lines += [f"  {line}" for line in format_culprits(result.culprits)]
     return "\n".join(lines)
+
+
+def format_culprits(culprits: Sequence[Part]) -> list[str]:
+    """A line for each part; for all parts whose names differ in numbers only, one."""
+    groups: dict[tuple[str, str], list[Part]] = {}
+    for part in culprits:
+        pattern = re.sub(r"\d+", "*", part.path)
+        groups.setdefault((pattern, part.kind), []).append(part)
+    lines = []
+    for (pattern, kind), parts in groups.items():
+        degrees = sorted(f"{part.measurement.degree:.3f}" for part in parts)
+        degree = " to ".join(dict.fromkeys((degrees[0], degrees[-1])))
+        alone = len(parts) == 1
+        name = (parts[0].path if alone else pattern) or WHOLE
+        count = "" if alone else f", {len(parts)} parts"
+        lines.append(f"{name} ({kind}{count}): measured degree {degree}")
+    return lines
 
 
 def to_json(result: Study) -> dict[str, Any]:
@@ -174,6 +203,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=whole_number(0), default=0, help="seed of weights and image"
     )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument(
+        "--no-biases",
+        action="store_true",
+        help="set all biases to 0, to see what else breaks the law",
+    )
     parser.add_argument("--out", default="runs/equivariance.png", help="the figure")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
 
@@ -192,9 +226,14 @@ def run(args: argparse.Namespace) -> int:
         model = model.with_fields(**{k: v for k, v in own.items() if k in known})
         # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
         with jax.default_matmul_precision("highest"):
-            studies[name] = study(model, args.size, args.seed, args.dtype)
+            studies[name] = study(
+                model, args.size, args.seed, args.dtype, not args.no_biases
+            )
         if not args.json:
-            print(f"{name}: is f(kx) = k f(x)? Random weights and image, {args.dtype}.")
+            weights = f"weights{' without biases' * args.no_biases}"
+            print(
+                f"{name}: is f(kx) = k f(x)? Random {weights} and image, {args.dtype}."
+            )
             print(format_study(studies[name]))
     if args.json:
         found = [{"config": s, **to_json(r)} for s, r in studies.items()]
