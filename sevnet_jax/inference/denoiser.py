@@ -13,7 +13,7 @@ from sevnet_jax.weights import Weights
 
 INTEGERS = (np.uint8, np.uint16)
 FLOATS = (np.float16, np.float32, np.float64)
-TILE_PIXELS = 3_200_000  # at once: sevnet_s takes 390 bytes a pixel
+TILE_PIXELS = 2_000_000  # at once: sevnet_s takes 440 bytes a pixel
 FAST_MARGIN = 32
 SAFE_EXPONENTS = (-20, 20)  # floats of up to 2^-20 to 2^20 are taken as they are
 

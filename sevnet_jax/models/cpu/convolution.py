@@ -19,7 +19,7 @@ _LAYOUT = ("NHWC", "HWIO", "NHWC")
 # Winograd's products save time where input times output channels are at least the
 # square of this: with fewer, the changes of basis cost what the products save. They
 # take longer to compile, so where no gradients are asked for they must save more.
-WINOGRAD_CHANNELS = 96
+WINOGRAD_CHANNELS = 64
 WINOGRAD_CHANNELS_IN_TRAINING = 48
 
 
