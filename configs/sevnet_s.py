@@ -7,10 +7,10 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
 
 The first stage has many small patches, with which training soon leaves the plateau of
 linear filters. The second has large patches, in which the network sees less border. The
-third goes on like the second, by decibels (not part of the bundled weights so far).
-The stages wide and grey continue from their weights, camera and grey_camera from these:
+third goes on like the second, by decibels and on other photos. The stages wide and grey
+continue from their weights, camera and grey_camera from these:
 
-python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
+python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s3 \
     --config.data.source=FOLDER --workdir runs/wide
 
 docs/weights.md has the time and scores of each stage.
@@ -26,6 +26,8 @@ OPTIMIZER = {
 }
 # With `decibels`, each level of the noise counts the same; gradients have 10 to 30.
 DECIBELS = {**OPTIMIZER, "clip_norm": 20.0, "learning_rate": 7e-4, "warmup_steps": 200}
+LARGE = {"batch_size": 6, "patch_size": 128, "downscale_probability": 0.2}
+ALL_LEVELS = {**LARGE, "noise": "gaussian:0-75"}
 STAGES = {
     "first": {
         "steps": 8000,
@@ -35,29 +37,31 @@ STAGES = {
     "second": {
         "seed": 1,
         "steps": 3000,
-        "data": {"batch_size": 6, "patch_size": 128, "downscale_probability": 0.2},
+        "data": LARGE,
         "optimizer": {**OPTIMIZER, "learning_rate": 1e-3, "warmup_steps": 200},
     },
     "third": {
         "seed": 6,
-        "steps": 5000,
+        "steps": 2600,
         "loss": "decibels",
-        "data": {"batch_size": 6, "downscale_probability": 0.2},
+        "data": LARGE,
         "optimizer": DECIBELS,
     },
     # Weights for people: all levels of white noise, in colour and in grey.
     "wide": {
-        "seed": 2,
-        "steps": 4000,
-        "data": {
-            "noise": "gaussian:0-75",
-            "batch_size": 6,
-            "downscale_probability": 0.2,
-        },
+        "seed": 7,
+        "steps": 2000,
+        "loss": "decibels",
+        "data": ALL_LEVELS,
+        "optimizer": DECIBELS,
+    },
+    "grey": {
+        "seed": 3,
+        "steps": 1900,
+        "data": ALL_LEVELS,
         "optimizer": {**OPTIMIZER, "learning_rate": 1e-3, "warmup_steps": 200},
     },
 }
-STAGES["grey"] = {**STAGES["wide"], "seed": 3}
 # Weights for noise that is not white: of cameras, JPEG files, enlarged images and film,
 # with white noise and none among them, which they must do well on too.
 NOT_WHITE = (
