@@ -50,7 +50,7 @@ STAGES = {
     # Weights for people: all levels of white noise, in colour and in grey.
     "wide": {
         "seed": 7,
-        "steps": 2000,
+        "steps": 1700,
         "loss": "decibels",
         "data": ALL_LEVELS,
         "optimizer": DECIBELS,
