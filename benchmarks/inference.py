@@ -4,7 +4,7 @@ python benchmarks/inference.py                   # a table, 0.1 to 24 megapixels
 python benchmarks/inference.py --megapixels 0.1 0.4 1.6 6 24 100 --out cost.png
 
 Each size has a process of its own. The images are random pixels, 3:2, 8 bit: their
-noise is strong and clipped, so nothing that denoise.py can do is left out.
+noise is strong and clipped, so that clipping is undone, too.
 """
 
 import argparse
@@ -18,14 +18,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import sevnet_jax
-from sevnet_jax.evaluation.report import format_table, save_figure
+from sevnet_jax.evaluation.report import check_figure_path, format_table, save_figure
 from sevnet_jax.inference import tiling
-from sevnet_jax.inference.denoiser import TILE_PIXELS
+from sevnet_jax.inference.denoiser import FAST_MARGIN, TILE_PIXELS
 from sevnet_jax.runtime import use_compilation_cache
 
 MEGAPIXELS = (0.1, 0.4, 1.6, 6, 24)
 RATIO = 1.5  # of width to height
-LARGE = 5e6  # pixels; compiling takes no time to speak of beside restoring them
+LARGE = 2e7  # pixels; compiling takes no time to speak of beside restoring them
 
 
 def measure(height: int, width: int, fast: bool) -> dict:
@@ -37,7 +37,7 @@ def measure(height: int, width: int, fast: bool) -> dict:
     model = denoiser.weights.model
     plan = tiling.plan(
         *(-(-side // model.multiple) * model.multiple for side in (height, width)),
-        model.reach,
+        FAST_MARGIN if fast else model.reach,
         model.multiple,
         TILE_PIXELS,
     )
@@ -101,7 +101,14 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--megapixels", nargs="+", type=float, default=MEGAPIXELS)
+    parser.add_argument(
+        "--megapixels",
+        nargs="+",
+        type=float,
+        default=MEGAPIXELS,
+        metavar="N",
+        help=f"sizes of images (default: {' '.join(map(str, MEGAPIXELS))})",
+    )
     parser.add_argument("--fast", action="store_true", help="the faster mode")
     parser.add_argument("--out", help="a figure of time and memory")
     parser.add_argument("--json", action="store_true")
@@ -109,6 +116,10 @@ def main(argv: list[str] | None = None) -> int:
     if args.one:
         print(json.dumps(measure(*args.one, args.fast)))
         return 0
+    if min(args.megapixels) <= 0:
+        parser.error("--megapixels must be positive")
+    if args.out:
+        check_figure_path(args.out)
     results = []
     for megapixels in args.megapixels:
         height = max(1, round((megapixels * 1e6 / RATIO) ** 0.5))

@@ -142,7 +142,10 @@ def _blocks(height: int) -> Iterator[slice]:
 
 
 def _undo_channel(noisy: np.ndarray, restored: np.ndarray, white: float) -> None:
-    """Changes `restored` [H, W] in place, in blocks of rows."""
+    """Changes `restored` [H, W] in place, in blocks of rows.
+
+    A cell has 1024 pixels but fewer brightnesses, so corrections are found for these.
+    """
     height, width = noisy.shape
     eight_bit = restored.dtype == np.uint8  # then each brightness is a node
     steps = int(white) if eight_bit else NODES - 1
@@ -153,7 +156,7 @@ def _undo_channel(noisy: np.ndarray, restored: np.ndarray, white: float) -> None
         bright, part = restored[rows], None
         if not eight_bit:
             bright = np.clip(bright / white, 0, 1) * steps
-            part = bright - np.floor(bright)
+            part = (bright - np.floor(bright)).astype(np.float32)
         low = (y[:, None] * shifts.shape[1] + x) * shifts.shape[2] + bright.astype(int)
         shift = _interpolate(shifts, low, (part_y[:, None], part_x, part))
         values = restored[rows] + shift * white
@@ -207,21 +210,28 @@ def _look_up(levels: np.ndarray, means: np.ndarray) -> np.ndarray:
 def _find_shifts(
     levels: np.ndarray, share: np.ndarray, nodes: int
 ) -> np.ndarray:  # [cells, cells, BINS] twice -> [cells + 2, cells + 2, nodes + 1]
-    """What is added to each brightness in each cell; the last ones are repeated."""
+    """What is added to each brightness in each cell.
+
+    The outermost cells and the last brightness are repeated: all have a next neighbour.
+    """
     brightness = np.linspace(0, 1, nodes)
     centres = (np.arange(BINS) + 0.5) / BINS
     between = np.stack([np.interp(brightness, centres, row) for row in np.eye(BINS)])
-    shifts = np.empty((*levels.shape[:2], nodes), np.float32)
+    rows, columns, _ = levels.shape
+    shifts = np.empty((rows + 2, columns + 2, nodes + 1), np.float32)
     for row, (level, certain) in enumerate(zip(levels, share, strict=True)):
         clean = _look_up(*np.broadcast_arrays(level @ between, brightness))
-        shifts[row] = certain @ between * (clean - brightness)
-    return np.pad(shifts, ((1, 1), (1, 1), (0, 1)), mode="edge")
+        shifts[row + 1, 1:-1, :-1] = certain @ between * (clean - brightness)
+    shifts[0], shifts[-1] = shifts[1], shifts[-2]
+    shifts[:, 0], shifts[:, -1] = shifts[:, 1], shifts[:, -2]
+    shifts[..., -1] = shifts[..., -2]
+    return shifts
 
 
 def _locate(pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The cell of `_find_shifts` before each pixel, and how far it is to the next."""
     position = (pixels + 0.5) / CELL + 0.5
-    low = position.astype(np.int32)
+    low = position.astype(int)
     return low, (position - low).astype(np.float32)
 
 

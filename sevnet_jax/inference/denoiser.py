@@ -13,7 +13,8 @@ from sevnet_jax.weights import Weights
 
 INTEGERS = (np.uint8, np.uint16)
 FLOATS = (np.float16, np.float32, np.float64)
-TILE_PIXELS = 2_000_000  # at once: sevnet_s takes 440 bytes a pixel
+TILE_PIXELS = 2_100_000  # at once: sevnet_s takes 440 bytes a pixel
+WHOLE_PIXELS = 3_200_000  # of networks that cannot be tiled
 FAST_MARGIN = 32
 SAFE_EXPONENTS = (-20, 20)  # floats of up to 2^-20 to 2^20 are taken as they are
 
@@ -29,11 +30,13 @@ class Denoiser:
     def __init__(
         self,
         weights: Weights,
-        tile_pixels: int = TILE_PIXELS,
+        tile_pixels: int | None = None,
         precision: str | None = None,
         devices: Sequence[jax.Device] | None = None,
     ):
-        """`precision` is that of products, see `jax.default_matmul_precision`.
+        """`tile_pixels` are seen at once; by default so many that memory stays small.
+
+        `precision` is that of products, see `jax.default_matmul_precision`.
 
         `devices` are by default all devices of this host of the default kind.
         """
@@ -107,12 +110,14 @@ class Denoiser:
     def _plan(self, height: int, width: int, fast: bool):
         """The windows along both axes; one each if the image fits as a whole."""
         model = self.weights.model
-        if height * width <= self.tile_pixels:
+        whole = model.reach is None and not fast
+        most = self.tile_pixels or (WHOLE_PIXELS if whole else TILE_PIXELS)
+        if height * width <= most:
             return tiling.whole(height), tiling.whole(width)
-        if model.reach is None and not fast:
+        if whole:
             raise ValueError(
                 "this network depends on the whole image, so tiles would change the "
-                f"result, and {width}x{height} is more than the {self.tile_pixels} "
+                f"result, and {width}x{height} is more than the {most} "
                 "pixels that fit at once; cut the image yourself, or accept tiles that "
                 "overlap and blend with fast=True (--fast)"
             )
@@ -121,7 +126,7 @@ class Denoiser:
         height, width, margin = (
             -(-length // multiple) * multiple for length in (height, width, margin)
         )
-        return tiling.plan(height, width, margin, multiple, self.tile_pixels)
+        return tiling.plan(height, width, margin, multiple, most)
 
     def _restore_channels(self, image, ensemble, fast, progress):
         """[H, W, C] -> the same; C as the network has it, or 1."""

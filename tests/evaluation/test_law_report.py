@@ -1,11 +1,13 @@
 """The study of a law: what its table says and its figure shows."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 from flax import linen as nn
 
+import eval as command
 from sevnet_jax import create_model, equivariance
 from sevnet_jax.equivariance import Part
 from sevnet_jax.evaluation.commands import equivariance as law_report
@@ -62,10 +64,18 @@ def test_a_network_that_breaks_the_law_itself_is_named(centre):
     assert ("  the whole network (SEVNet)" in text) == (centre == "constant")
 
 
+def make_part(path: str, degree: float) -> Part:
+    law = equivariance.measure(lambda x: x, np.ones(3, "float32"), (2.0,))
+    return Part(path, "Norm", dataclasses.replace(law, degree=degree), False)
+
+
 def test_parts_that_differ_in_their_numbers_share_a_line():
-    model = create_model("sevnet_s", width=4, blocks=(), bottleneck=2, gate="elu")
-    (line,) = law_report.format_culprits(law_report.study(model, 4, seed=0).culprits)
-    assert line.startswith("bottleneck_block_*/activate (Pointwise, 2 parts): measured")
+    degrees = {"a_1/norm_2": -0.5, "a_12/norm_2": 10, "a_3/norm_2": 2, "tail_1": 0.25}
+    parts = [make_part(path, degree) for path, degree in degrees.items()]
+    assert law_report.format_culprits([*parts, parts[-1]]) == [
+        "a_*/norm_2 (Norm, 3 parts): measured degree -0.500 to 10.000",
+        "tail_1 (Norm): measured degree 0.250",  # called twice, one part
+    ]
 
 
 class Biased(Network):
@@ -82,3 +92,13 @@ def test_without_biases_a_network_is_judged_by_the_rest():
     )
     assert [part.kind for part in with_them.culprits] == ["Dense"]
     assert without.whole.holds
+    assert law_report.to_json(without)["biases"] is False
+
+
+def test_the_flag_leaves_biases_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(law_report, "create_model", lambda name: Biased())
+    given = ["equivariance", "--model", "biased", "--size", "4"]
+    given += ["--out", str(tmp_path / "law.png")]
+    assert command.main(given) == 1
+    assert command.main([*given, "--no-biases"]) == 0
+    assert "without biases" in capsys.readouterr().out

@@ -86,15 +86,19 @@ def test_whole_pixels_are_corrected_as_floats_are(rng, size):
     assert size == (1, 1) or np.abs(floats - before).max() > 0.05
 
 
-def test_corrections_are_interpolated_between_cells_and_brightnesses(rng):
-    """SciPy's interpolation of the same grid is the oracle."""
-    grid = rng.standard_normal((4, 5, 9)).astype(np.float32)
-    place = rng.uniform(0, [[2.9], [3.9], [7.9]], (3, 200))
-    low = place.astype(int)
-    first = np.ravel_multi_index(low, grid.shape)
-    found = clipping._interpolate(grid, first, [*(place - low)])
-    wanted = ndimage.map_coordinates(grid, place, order=1)
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+@pytest.mark.parametrize("size", [(20, 30), (300, 75)])
+def test_corrections_are_interpolated_between_cells_and_brightnesses(rng, size):
+    """SciPy's interpolation between the cells' own corrections is the oracle."""
+    noisy, restored = (image[..., 0] for image in draw_speckle(rng, *size))
+    cells = clipping._find_cells(noisy, restored, 1.0)
+    shifts = clipping._find_shifts(*cells, clipping.NODES)[1:-1, 1:-1, :-1]
+    y, x = ((np.arange(side) + 0.5) / clipping.CELL - 0.5 for side in size)
+    place = np.broadcast_arrays(y[:, None], x, restored * (clipping.NODES - 1))
+    moved = ndimage.map_coordinates(shifts, place, order=1, mode="nearest")
+    wanted = restored + moved
+    clipping.undo(noisy[..., None], restored[..., None])
+    np.testing.assert_allclose(restored, wanted, atol=1e-6)
+    assert np.abs(moved).max() > 0.05
 
 
 @pytest.mark.parametrize(

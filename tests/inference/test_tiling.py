@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevnet_jax.inference import tiling
+from sevnet_jax.inference.denoiser import TILE_PIXELS
 
 
 @given(
@@ -43,16 +44,16 @@ def test_blended_windows_sum_to_one(length, count, margin):
 
 @pytest.mark.parametrize("size", [(4000, 6000), (1000, 1000), (8, 80000), (3000, 64)])
 def test_plans_keep_the_budget(size):
-    rows, columns = tiling.plan(*size, margin=104, multiple=8, most_pixels=3_200_000)
-    assert rows[0].stop * columns[0].stop <= 3_200_000
+    rows, columns = tiling.plan(*size, margin=104, multiple=8, most_pixels=TILE_PIXELS)
+    assert rows[0].stop * columns[0].stop <= TILE_PIXELS
 
 
 def test_small_images_are_not_cut():
-    rows, columns = tiling.plan(512, 768, 104, 8, 3_200_000)
+    rows, columns = tiling.plan(1080, 1920, 104, 8, TILE_PIXELS)
     assert len(rows) == len(columns) == 1
 
 
-def test_24_megapixels_cost_a_fifth_more():
-    rows, columns = tiling.plan(4000, 6000, 104, 8, 3_200_000)
+def test_24_megapixels_cost_a_quarter_more():
+    rows, columns = tiling.plan(4000, 6000, 104, 8, TILE_PIXELS)
     pixels = len(rows) * rows[0].stop * len(columns) * columns[0].stop
-    assert 1 < pixels / 24e6 < 1.2
+    assert 1 < pixels / 24e6 < 1.27

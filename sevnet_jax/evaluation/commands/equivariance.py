@@ -38,6 +38,7 @@ class Study:
     whole: Part
     parts: tuple[Part, ...]
     culprits: tuple[Part, ...]
+    biases: bool = True  # False: they were set to 0
 
 
 def study(
@@ -71,7 +72,7 @@ def study(
     culprits = []
     if not whole.holds:
         culprits = equivariance.locate(model, variables, x, scales=None)
-    return Study(whole, tuple(parts), tuple(culprits))
+    return Study(whole, tuple(parts), tuple(culprits), biases)
 
 
 def format_study(result: Study) -> str:
@@ -100,7 +101,7 @@ def format_study(result: Study) -> str:
         others = max(r.relative_error for r in law.scales if not r.must_be_exact)
         lines.append(f"The law holds: exact for powers of two, {others:.1e} elsewhere.")
     else:
-        lines.append("The law is broken by, in the order of the data flow:")
+        lines.append("The law is broken by, the first ones of the data flow first:")
         lines += [f"  {line}" for line in format_culprits(result.culprits)]
     return "\n".join(lines)
 
@@ -112,14 +113,21 @@ def format_culprits(culprits: Sequence[Part]) -> list[str]:
         pattern = re.sub(r"\d+", "*", part.path)
         groups.setdefault((pattern, part.kind), []).append(part)
     lines = []
-    for (pattern, kind), parts in groups.items():
-        degrees = sorted(f"{part.measurement.degree:.3f}" for part in parts)
-        degree = " to ".join(dict.fromkeys((degrees[0], degrees[-1])))
-        alone = len(parts) == 1
-        name = (parts[0].path if alone else pattern) or WHOLE
-        count = "" if alone else f", {len(parts)} parts"
+    for (_, kind), parts in groups.items():
+        paths = {part.path for part in parts}  # a part may be called several times
+        count = f", {len(paths)} parts" if len(paths) > 1 else ""
+        degrees = [part.measurement.degree for part in parts]
+        ends = (f"{degree:.3f}" for degree in (min(degrees), max(degrees)))
+        degree = " to ".join(dict.fromkeys(ends))
+        name = _merge(sorted(paths)) or WHOLE
         lines.append(f"{name} ({kind}{count}): measured degree {degree}")
     return lines
+
+
+def _merge(paths: Sequence[str]) -> str:
+    """One name for paths that differ in numbers only; a star where they do."""
+    pieces = zip(*(re.split(r"(\d+)", path) for path in paths), strict=True)
+    return "".join(piece[0] if len({*piece}) == 1 else "*" for piece in pieces)
 
 
 def to_json(result: Study) -> dict[str, Any]:
@@ -127,6 +135,7 @@ def to_json(result: Study) -> dict[str, Any]:
 
     return {
         "holds": result.whole.holds,
+        "biases": result.biases,
         "culprits": [part.path for part in result.culprits],
         "whole": finite(dataclasses.asdict(result.whole)),
         "parts": [finite(dataclasses.asdict(part)) for part in result.parts],
@@ -206,7 +215,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-biases",
         action="store_true",
-        help="set all biases to 0, to see what else breaks the law",
+        help="set parameters named bias to 0, to see what else breaks the law",
     )
     parser.add_argument("--out", default="runs/equivariance.png", help="the figure")
     parser.add_argument("--json", action="store_true", help="print JSON instead")
