@@ -6,14 +6,14 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
     --config.data.source=FOLDER --workdir runs/s2
 
 The first stage has many small patches, with which training soon leaves the plateau of
-linear filters. The second has large patches, in which the network sees less border. The
-third goes on like the second, by decibels and on other photos:
+linear filters. The second has large patches, in which the network sees less border: it
+made sevnet_s. The third goes on by decibels and on other photos. It gains where noise
+is weak and loses a little where it is strong, so it is only where wide starts from:
 
 python train.py --config configs/sevnet_s.py:third --config.init_weights=runs/s2 \
     --config.data.source=FOLDER --workdir runs/s3
 
-The stages wide and grey continue from the third's weights, camera and grey_camera from
-those of wide and grey (the bundled ones from earlier weights, see docs/weights.md):
+The other stages continue from such weights (which ones, says docs/weights.md):
 
 python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s3 \
     --config.data.source=FOLDER --workdir runs/wide
