@@ -6,16 +6,10 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
     --config.data.source=FOLDER --workdir runs/s2
 
 The first stage has many small patches, with which training soon leaves the plateau of
-linear filters. The second has large patches, in which the network sees less border: it
-made sevnet_s. The third goes on by decibels and on other photos. It gains where noise
-is weak and loses a little where it is strong, so it is only where wide starts from:
+linear filters. The second has large patches, in which the network sees less border.
+The stages wide and grey continue from its weights, camera and grey_camera from these:
 
-python train.py --config configs/sevnet_s.py:third --config.init_weights=runs/s2 \
-    --config.data.source=FOLDER --workdir runs/s3
-
-The other stages continue from such weights (which ones, says docs/weights.md):
-
-python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s3 \
+python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
     --config.data.source=FOLDER --workdir runs/wide
 
 docs/weights.md has the time and scores of each stage.
@@ -31,8 +25,6 @@ OPTIMIZER = {
 }
 # With `decibels`, each level of the noise counts the same; gradients have 10 to 30.
 DECIBELS = {**OPTIMIZER, "clip_norm": 20.0, "learning_rate": 7e-4, "warmup_steps": 200}
-LARGE = {"batch_size": 6, "patch_size": 128, "downscale_probability": 0.2}
-ALL_LEVELS = {**LARGE, "noise": "gaussian:0-75"}
 STAGES = {
     "first": {
         "steps": 8000,
@@ -42,31 +34,22 @@ STAGES = {
     "second": {
         "seed": 1,
         "steps": 3000,
-        "data": LARGE,
+        "data": {"batch_size": 6, "patch_size": 128, "downscale_probability": 0.2},
         "optimizer": {**OPTIMIZER, "learning_rate": 1e-3, "warmup_steps": 200},
-    },
-    "third": {
-        "seed": 6,
-        "steps": 2600,
-        "loss": "decibels",
-        "data": LARGE,
-        "optimizer": DECIBELS,
     },
     # Weights for people: all levels of white noise, in colour and in grey.
     "wide": {
-        "seed": 7,
-        "steps": 1700,
-        "loss": "decibels",
-        "data": ALL_LEVELS,
-        "optimizer": DECIBELS,
-    },
-    "grey": {
-        "seed": 3,
-        "steps": 1900,
-        "data": ALL_LEVELS,
+        "seed": 2,
+        "steps": 2600,
+        "data": {
+            "noise": "gaussian:0-75",
+            "batch_size": 6,
+            "downscale_probability": 0.2,
+        },
         "optimizer": {**OPTIMIZER, "learning_rate": 1e-3, "warmup_steps": 200},
     },
 }
+STAGES["grey"] = {**STAGES["wide"], "seed": 3, "steps": 1900}
 # Weights for noise that is not white: of cameras, JPEG files, enlarged images and film,
 # with white noise and none among them, which they must do well on too.
 NOT_WHITE = (
