@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 import sevnet_jax
 from sevnet_jax.evaluation.report import check_figure_path, format_table, save_figure
@@ -87,12 +88,16 @@ def draw(results: list[dict], path: str) -> None:
             axes.annotate(
                 f"{y:.0f}" if y >= 10 else f"{y:.2g}",
                 (x, y),
-                (0, 6),
+                (-3, 5),
                 textcoords="offset points",
                 ha="right",
                 fontsize=8,
             )
-        axes.set_ylim(bottom=min(values) / 2, top=2 * max(values))
+        axes.set_xlim(left=min(megapixels) / 3, right=2 * max(megapixels))
+        axes.set_ylim(bottom=min(values) / 3, top=3 * max(values))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
     save_figure(figure, path)
 
 
