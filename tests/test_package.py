@@ -159,14 +159,17 @@ def run_python(code):
     )
 
 
-def test_import_takes_less_than_two_seconds_and_no_tensorflow():
-    """Of computing time, which other processes on the machine do not lengthen."""
-    done = run_python(
-        "import time, sys, sevnet_jax; print(time.process_time());"
-        "sys.exit('tensorflow' in sys.modules)"
+def test_import_takes_less_than_twice_what_flax_takes_and_no_tensorflow():
+    """Of computing time, which other processes on the machine hardly lengthen."""
+    ours, flax = (
+        run_python(
+            f"import time, sys, {name}; print(time.process_time());"
+            "sys.exit('tensorflow' in sys.modules)"
+        )
+        for name in ("sevnet_jax", "flax.linen")
     )
-    assert done.returncode == 0
-    assert float(done.stdout) < 2
+    assert ours.returncode == 0
+    assert float(ours.stdout) < 2 * float(flax.stdout)
 
 
 def test_commands_start_where_modules_of_posix_do_not_exist():
