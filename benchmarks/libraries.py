@@ -40,7 +40,7 @@ def make_jax_runner(model, params, noisy, clean, train) -> tuple[Callable, float
     """A function that runs one step, and the seconds that compiling it took."""
     start = time.perf_counter()
     if not train:
-        forward = jax.jit(model.apply, compiler_options=compiler_options())
+        forward = jax.jit(model.apply, compiler_options=compiler_options(forward=True))
         forward = forward.lower(params, noisy).compile()
         seconds = time.perf_counter() - start
         return lambda: jax.block_until_ready(forward(params, noisy)), seconds

@@ -1,11 +1,13 @@
-"""The compilation cache: found again, and never in the way of somebody's own."""
+"""The compilation cache, and the options that programs are compiled with."""
 
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import pytest
 
-from sevnet_jax.runtime import use_compilation_cache
+from sevnet_jax import create_model
+from sevnet_jax.runtime import compiler_options, use_compilation_cache
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +28,21 @@ def test_the_cache_is_in_the_users_cache_folder(monkeypatch, tmp_path):
 def test_a_cache_that_is_set_already_stays():
     jax.config.update("jax_compilation_cache_dir", "mine")
     assert use_compilation_cache() == Path("mine")
+
+
+@pytest.mark.optimized
+def test_forward_passes_need_less_memory_in_an_order_of_their_own():
+    model = create_model("sevnet_xs")
+    image = jnp.zeros((1, 128, 128, 3))
+    params = jax.eval_shape(model.init, jax.random.key(0), image)
+    needed = {
+        forward: jax.jit(
+            model.apply, compiler_options=compiler_options(forward=forward)
+        )
+        .lower(params, image)
+        .compile()
+        .memory_analysis()
+        .temp_size_in_bytes
+        for forward in (False, True)
+    }
+    assert needed[True] < 0.9 * needed[False], needed

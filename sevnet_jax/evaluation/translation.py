@@ -99,13 +99,13 @@ def study(weights: Weights, scenes: Sequence[Scene], shown: int = 0) -> Study:
     model = weights.model
     run = jax.jit(
         lambda params, x: model.apply(params, x[None], method="restore"),
-        compiler_options=compiler_options(),
+        compiler_options=compiler_options(forward=True),
     )
     alone = jax.jit(
         lambda params, x: model.denoiser.apply(
             {"params": params["params"]["denoiser"]}, x[None]
         ),
-        compiler_options=compiler_options(),
+        compiler_options=compiler_options(forward=True),
     )
     noises: dict[str, list[Noise]] = {"noisy": [], "translated": []}
     scores: dict[str, list[float]] = {}

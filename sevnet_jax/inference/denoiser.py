@@ -86,13 +86,16 @@ class Denoiser:
         if image.ndim == 4:
             pages = [self(page, **options) for page in progress(image)]
             return np.stack(pages) if pages else image.copy()
-        result = image.copy()
+        # Empty until it is written: of a large image, no memory while tiles need it.
+        result = np.empty_like(image)
         for part in self.choose_channels(image.shape[-1]):
             noisy = image[..., part]
             restored = self._restore_channels(noisy, ensemble, fast, progress)
             if clipping.is_needed(noisy, clipped):
                 clipping.undo(noisy, restored)
             result[..., part] = blend(noisy, restored, strength)
+        if part.stop:
+            result[..., part.stop :] = image[..., part.stop :]
         return result
 
     def choose_channels(self, count: int) -> list[slice]:
@@ -159,11 +162,14 @@ class Denoiser:
                 rows[r].start : rows[r].stop, columns[c].start : columns[c].stop
             ]
 
+        # Row by row: copies of a whole tile, in float64, would be half as large as what
+        # the network needs.
         def cut(window: tuple[int, int]) -> np.ndarray:
-            noisy = padded[see(*window)] / unit
-            noisy -= centre
-            noisy /= spread
-            return noisy.astype(np.float32)
+            seen = padded[see(*window)]
+            tile = np.empty(seen.shape, np.float32)
+            for row, noisy in enumerate(seen):
+                tile[row] = (noisy / unit - centre) / spread
+            return tile
 
         residuals = self.program.find_residuals(map(cut, windows), ensemble)
         for r, c in progress(windows):
@@ -180,8 +186,9 @@ class Denoiser:
                 row.keep_start - row.start : row.keep_stop - row.start,
                 column.keep_start - column.start : column.keep_stop - column.start,
             ]
-            restored = padded[kept] + residual[inside] * scale
-            result[kept] = _to_type(restored, image.dtype)
+            kept_rows = zip(result[kept], padded[kept], residual[inside], strict=True)
+            for into, noisy, change in kept_rows:
+                into[:] = _to_type(noisy + change * scale, image.dtype)
         result = result[:height, :width]
         return _to_type(result, image.dtype) if fast else result
 

@@ -48,7 +48,7 @@ class Program:
             lambda params, tile: self.model.apply(
                 params, tile[None], method="restore_tile"
             )[0],
-            compiler_options=compiler_options(),
+            compiler_options=compiler_options(forward=True),
         )
         # Images of many sizes need many programs; only the last ones are kept.
         most = PROGRAMS * len(self.devices)
@@ -90,14 +90,14 @@ class Program:
         if as_colour:
             noisy = np.repeat(noisy, self.model.channels, axis=-1)
         symmetries = range(SYMMETRIES if ensemble else 1)
-        total = np.zeros_like(noisy)
+        total = np.zeros((), np.float32)
         number = next(self._turns) % len(self.devices)
         with self._locks[number]:
             for symmetry in symmetries:
                 turned = _turn(noisy, symmetry)
                 run = self._compile(turned.shape, number)
                 restored = np.asarray(run(self._place(number), turned))
-                total += _turn_back(restored - turned, symmetry)
+                total = total + _turn_back(restored - turned, symmetry)
         total /= len(symmetries)
         return total.mean(-1, keepdims=True) if as_colour else total
 

@@ -106,7 +106,9 @@ class Monitor:
         self._recipe, self._checkpoints = recipe, checkpoints
         self._validation, self._log = validation, log
         self._replicated = replicated
-        self._restore = jax.jit(objective.restore, compiler_options=compiler_options())
+        self._restore = jax.jit(
+            objective.restore, compiler_options=compiler_options(forward=True)
+        )
         self._saved = self._counted = start
         self._began = time.perf_counter()
 

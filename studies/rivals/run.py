@@ -177,7 +177,9 @@ def validate(study: Study, bare: Run, folder: Path) -> float:
         study, bare["row"], bare["seed"], bare["stage"], None
     )
     found = weights.load_named(str(folder))
-    restore = jax.jit(found.model.apply, compiler_options=compiler_options())
+    restore = jax.jit(
+        found.model.apply, compiler_options=compiler_options(forward=True)
+    )
     validation = Validation(recipe.watch, recipe.seed, found.model.channels)
     values, _ = validation.score(lambda noisy: restore(found.params, noisy))
     return values[f"psnr {IN_DISTRIBUTION}"]

@@ -104,7 +104,7 @@ def study(weights: Weights, noisy: Mapping[str, np.ndarray]) -> Study:
     """Compares the features under each noise with those under the first."""
     read = jax.jit(
         lambda params, x: extract(weights.model, params, x[None])[0],
-        compiler_options=compiler_options(),
+        compiler_options=compiler_options(forward=True),
     )
     maps, cosine, map_cosine = {}, {}, {}
     first = first_map = None
