@@ -30,6 +30,7 @@ def test_a_cache_that_is_set_already_stays():
     assert use_compilation_cache() == Path("mine")
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="an option for CPUs")
 @pytest.mark.optimized
 def test_forward_passes_need_less_memory_in_an_order_of_their_own():
     model = create_model("sevnet_xs")

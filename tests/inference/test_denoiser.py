@@ -114,6 +114,17 @@ def test_alpha_is_untouched(denoiser, rng):
     np.testing.assert_array_equal(restored[..., :3], denoiser(image[..., :3]))
 
 
+def test_the_order_in_memory_is_the_usual_one(denoiser, rng):
+    """Whatever that of the image is, which may be read-only, too."""
+    planes = rng.random((4, 20, 24)).astype(np.float32)
+    image = np.moveaxis(planes, 0, -1)
+    image.flags.writeable = False
+    result = denoiser(image)
+    assert result.flags.c_contiguous
+    assert not image.flags.c_contiguous
+    np.testing.assert_array_equal(result, denoiser(np.ascontiguousarray(image)))
+
+
 def test_grey_is_the_mean_of_three_equal_channels(denoiser, rng):
     image = draw(rng, (9, 13))
     colour = denoiser(np.repeat(image[..., None], 3, -1))
