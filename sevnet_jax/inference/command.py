@@ -15,8 +15,9 @@ from sevnet_jax.files import check_writable
 from sevnet_jax.inference.automatic import AutoDenoiser, load
 from sevnet_jax.inference.choose import CHANNELS, NOISES
 from sevnet_jax.inference.clipping import CLIPPED
-from sevnet_jax.inference.denoiser import Denoiser, Progress
+from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
+from sevnet_jax.inference.pieces import Progress
 from sevnet_jax.inference.program import list_devices
 from sevnet_jax.inference.restore import describe, estimate_wait, restore_file
 from sevnet_jax.runtime import name_command, use_compilation_cache

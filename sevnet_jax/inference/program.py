@@ -6,15 +6,18 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import jax
 import numpy as np
 
 from sevnet_jax.inference import estimate
+from sevnet_jax.models import strips
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.weights import Weights
 
 SYMMETRIES = 8
+Description = tuple[tuple[str, tuple[tuple[int, ...], str]], ...]  # of arrays by path
 PROGRAMS = 8  # compiled ones that are kept for each device, one for each size of tile
 
 
@@ -50,9 +53,19 @@ class Program:
             )[0],
             compiler_options=compiler_options(forward=True),
         )
+        # Least memory is asked for above only: strips have more results than one, and
+        # with that order they need five times the memory.
+        self._restore_strip = jax.jit(
+            lambda params, strip, kept, last: strips.restore_strip(
+                self.model, params, strip[None], kept, last
+            ),
+            static_argnums=3,
+            compiler_options=compiler_options(),
+        )
         # Images of many sizes need many programs; only the last ones are kept.
         most = PROGRAMS * len(self.devices)
         self._compile = functools.lru_cache(most)(self._compile_for)
+        self._compile_strip = functools.lru_cache(most)(self._compile_for_strip)
         self._place = functools.cache(
             lambda number: jax.device_put(self._params, self.devices[number])
         )
@@ -80,32 +93,89 @@ class Program:
             while ahead:
                 yield ahead.popleft().result()
 
+    def stream_residuals(self, cut: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yields what is added to the rows of an image that comes in strips.
+
+        The last rows of a strip are yielded with the next one. For networks that stream
+        (strips.py); one device has all strips.
+        """
+        number = next(self._turns) % len(self.devices)
+        kept: strips.Kept = {}
+        waiting: np.ndarray | None = None
+        for strip, last in _mark_last(cut):
+            waiting = strip if waiting is None else np.concatenate([waiting, strip])
+            with self._locks[number]:
+                seen = self._to_channels(strip)
+                run = self._compile_strip(seen.shape, _describe(kept), last, number)
+                rows, kept = run(self._place(number), seen, kept)
+                restored = np.asarray(rows[0])
+            noisy, waiting = np.split(waiting, [len(restored)])
+            yield _from_channels(restored - noisy, noisy)
+
     def find_residual(self, noisy: np.ndarray, ensemble: bool) -> np.ndarray:
         """Returns what is added to a tile, float32 [H, W, C].
 
         With `ensemble`, the mean over its eight flips and rotations. A tile of one
         channel becomes as many equal ones as the network takes.
         """
-        as_colour = noisy.shape[-1] < self.model.channels
-        if as_colour:
-            noisy = np.repeat(noisy, self.model.channels, axis=-1)
+        seen = self._to_channels(noisy)
         symmetries = range(SYMMETRIES if ensemble else 1)
         total = np.zeros((), np.float32)
         number = next(self._turns) % len(self.devices)
         with self._locks[number]:
             for symmetry in symmetries:
-                turned = _turn(noisy, symmetry)
+                turned = _turn(seen, symmetry)
                 run = self._compile(turned.shape, number)
                 restored = np.asarray(run(self._place(number), turned))
                 total = total + _turn_back(restored - turned, symmetry)
         total /= len(symmetries)
-        return total.mean(-1, keepdims=True) if as_colour else total
+        return _from_channels(total, noisy)
+
+    def _to_channels(self, noisy: np.ndarray) -> np.ndarray:
+        """An image of one channel as many equal ones, if the network takes more."""
+        if noisy.shape[-1] == self.model.channels:
+            return noisy
+        return np.repeat(noisy, self.model.channels, axis=-1)
 
     def _compile_for(self, shape: tuple[int, ...], number: int) -> Callable:
-        place = jax.sharding.SingleDeviceSharding(self.devices[number])
-        tile = jax.ShapeDtypeStruct(shape, np.float32, sharding=place)
         with jax.default_matmul_precision(self.precision):
+            tile = self._expect(shape, "float32", number)
             return self._restore.lower(self._place(number), tile).compile()
+
+    def _compile_for_strip(
+        self, shape: tuple[int, ...], kept: Description, last: bool, number: int
+    ) -> Callable:
+        strip = self._expect(shape, "float32", number)
+        above = {path: self._expect(*array, number) for path, array in kept}
+        params = self._place(number)
+        with jax.default_matmul_precision(self.precision):
+            return self._restore_strip.lower(params, strip, above, last).compile()
+
+    def _expect(self, shape: tuple[int, ...], dtype: str, number: int):
+        """An array on a device, for the compiler."""
+        place = jax.sharding.SingleDeviceSharding(self.devices[number])
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+
+def _describe(kept: strips.Kept) -> Description:
+    return tuple((path, (a.shape, a.dtype.name)) for path, a in sorted(kept.items()))
+
+
+def _mark_last(values: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
+    """Each value, and whether it is the last one."""
+    values = iter(values)
+    value = next(values)
+    for following in values:
+        yield value, False
+        value = following
+    yield value, True
+
+
+def _from_channels(residual: np.ndarray, noisy: np.ndarray) -> np.ndarray:
+    """The mean over equal channels, if the image has only one."""
+    if noisy.shape[-1] == residual.shape[-1]:
+        return residual
+    return residual.mean(-1, keepdims=True)
 
 
 def _turn(image: np.ndarray, number: int) -> np.ndarray:

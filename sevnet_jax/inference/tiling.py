@@ -66,6 +66,23 @@ def plan(
     return cut(height, rows, margin, multiple), cut(width, columns, margin, multiple)
 
 
+def cut_strips(
+    height: int, width: int, reach: int, multiple: int, wanted: int, most: int
+) -> list[slice]:
+    """Returns the rows of strips of about `wanted` pixels, from top to bottom.
+
+    Their height is a multiple of four times `multiple`, which Winograd's products need
+    at the coarsest scale, and more than `reach`. If that is more than `most` pixels,
+    there are none.
+    """
+    step = 4 * multiple
+    side = max(_round_up(reach + 1, step), wanted // width // step * step)
+    if side * width > most:
+        return []
+    end = _round_up(height, multiple)
+    return [np.s_[start : min(start + side, end)] for start in range(0, end, side)]
+
+
 def blend(spans: list[Span]) -> list[np.ndarray]:
     """Returns weights along each window: ramps over the overlaps, 1 in sum."""
     weights = []

@@ -48,6 +48,11 @@ class Network(nn.Module):
         return None
 
     @property
+    def streams(self) -> bool:
+        """Whether it sees other rows through `layers.Conv` only (strips.py)."""
+        return False
+
+    @property
     def told(self) -> tuple[str, ...]:
         """What a tile must know of its whole image: "centre", or that and "spread".
 

@@ -67,6 +67,10 @@ class Translated(Network):
         return -(-(before + behind) // self.multiple) * self.multiple
 
     @property
+    def streams(self) -> bool:
+        return self.translator.streams and self.denoiser.streams
+
+    @property
     def told(self) -> tuple[str, ...]:
         return self.denoiser.told
 
@@ -93,5 +97,7 @@ class Translated(Network):
         padded = ops.pad_to_multiple(x, self.multiple)
         translated = self.translator(padded, centre)
         restored = self.denoiser(translated, centre)
-        height, width = x.shape[1:3]
-        return translated[:, :height, :width], restored[:, :height, :width]
+        return (
+            ops.crop(translated, padded.shape, x.shape),
+            ops.crop(restored, padded.shape, x.shape),
+        )

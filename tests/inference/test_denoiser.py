@@ -190,6 +190,29 @@ def test_tiles_give_what_the_whole_gives(denoiser, rng, shape, ensemble):
     assert np.abs(restored - whole).max() <= 1e-5
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("shape", [(301, 59, 3), (301, 59)])
+def test_one_device_restores_in_strips(denoiser, rng, shape, dtype):
+    image = draw(rng, shape, dtype)
+    one = Denoiser(denoiser.weights, tile_pixels=128 * 64, devices=jax.devices()[:1])
+    seen = []
+    restored = one(image, progress=lambda i: seen.extend(i) or i)
+    assert [rows.stop for rows in seen] == [128, 256, 304]
+    whole = denoiser(image).astype("float64")
+    assert np.abs(restored - whole).max() <= (1e-5 if dtype == "float32" else 1)
+    assert np.mean(restored != whole) <= (1 if dtype == "float32" else 1e-3)
+
+
+def test_an_image_too_wide_for_strips_has_tiles(denoiser, rng):
+    image = draw(rng, (59, 301, 3))
+    one = Denoiser(denoiser.weights, tile_pixels=128 * 64, devices=jax.devices()[:1])
+    seen = []
+    restored = one(image, progress=lambda i: seen.extend(i) or i)
+    assert len(seen) > 1
+    assert all(isinstance(window, tuple) for window in seen)
+    assert np.abs(restored - denoiser(image)).max() <= 1e-5
+
+
 def test_tiles_with_their_own_mean_would_not(denoiser, rng):
     """The control of the test above: the centre matters."""
     image = draw(rng, (96, 96, 3))
@@ -254,7 +277,7 @@ def test_every_device_has_its_share_and_none_changes_a_bit(weights_file, rng, en
     weights, image = load_weights(weights_file), draw(rng, (300, 103, 3), "uint16")
     one, all_of_them = (
         Denoiser(weights, tile_pixels=96 * 96, devices=devices)
-        for devices in (jax.devices()[:1], jax.devices())
+        for devices in (2 * jax.devices()[:1], jax.devices())
     )
     used = []
     place = all_of_them.program._place

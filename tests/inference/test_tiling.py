@@ -57,3 +57,18 @@ def test_24_megapixels_cost_a_quarter_more():
     rows, columns = tiling.plan(4000, 6000, 104, 8, TILE_PIXELS)
     pixels = len(rows) * rows[0].stop * len(columns) * columns[0].stop
     assert 1 < pixels / 24e6 < 1.27
+
+
+@pytest.mark.parametrize("height", [129, 256, 4000])
+def test_strips_follow_one_another(height):
+    strips = tiling.cut_strips(height, 6000, 104, 8, wanted=800_000, most=TILE_PIXELS)
+    ends = [0, *(rows.stop for rows in strips)]
+    assert [rows.start for rows in strips] == ends[:-1]
+    assert height <= ends[-1] < height + 8
+    assert {rows.stop - rows.start for rows in strips[:-1]} == {128}
+
+
+def test_strips_are_more_than_the_network_sees_or_none():
+    (first, *_) = tiling.cut_strips(4000, 16000, 104, 8, 800_000, TILE_PIXELS)
+    assert first.stop == 128
+    assert tiling.cut_strips(4000, 17000, 104, 8, 800_000, TILE_PIXELS) == []
