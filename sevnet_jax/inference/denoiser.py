@@ -64,10 +64,10 @@ class Denoiser:
         one by one. Types are uint8, uint16, float16, float32 and float64.
 
         `strength` blends from the input (0) to the restored image (1), as `blend` does.
-        `ensemble` averages over the eight flips and rotations. `fast` overlaps the
-        tiles of large images less, and blends them. `clipped` undoes the clipping of
-        noise at black and white (0 and 1 in floats); "auto" does so for integers with
-        strong white noise.
+        `ensemble` averages over the eight flips and rotations. Where large images are
+        cut into tiles, not strips, `fast` overlaps these less, and blends them.
+        `clipped` undoes the clipping of noise at black and white (0 and 1 in floats);
+        "auto" does so for integers with strong white noise.
         """
         image = np.asarray(image)
         check_image(image, self.weights.model.channels)

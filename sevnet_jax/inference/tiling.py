@@ -1,4 +1,4 @@
-"""Cuts large images into windows that overlap by what the network sees around a pixel.
+"""Cuts large images into strips, or windows that overlap by what the network sees.
 
 Apart from the image's centre, the network is local. With the centre of the whole image,
 windows on multiples of `multiple` and a margin of the network's reach, the result is

@@ -1,14 +1,12 @@
 """Restores an image strip by strip, from top to bottom, without computing a row twice.
 
 Tiles see the pixels around them again and again. A strip does not: each convolution
-keeps the last rows that it saw, for the next strip. It yields what it can from the rows
-so far, so a strip ends some rows earlier at each layer, until the last strip brings the
-rest. Where a signal meets a branch, the signal waits for the
-branch's rows. All of
-this follows from the shapes, which are the same for all strips but the first and the
-last.
+keeps the last rows that it saw for the next strip. It yields what the rows so far
+allow, so a strip ends some rows earlier after each layer; the last one brings the rest.
+Where a signal meets a branch, it waits for the branch's rows. All of this follows from
+the shapes, which are the same for all strips but the first and the last.
 
-It works for networks that `streams`: what they see of other rows passes `Conv`, and
+It works for networks that stream: what they see of other rows passes `Conv`, and
 branches meet in `Align`.
 """
 
@@ -17,7 +15,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
-from jax import Array
+from jax import Array, lax
 
 from sevnet_jax.models import layers, ops
 from sevnet_jax.models.base import Network
@@ -63,7 +61,12 @@ def restore_strip(
 
 
 def _append(above: Array | None, below: Array) -> Array:
-    return below if above is None else jnp.concatenate([above, below], axis=1)
+    if above is None:
+        return below
+    # As a concatenation, the result would be copied once more on CPUs.
+    return lax.dynamic_update_slice(
+        _pad_rows(below, above.shape[1], 0), above, (0, 0, 0, 0)
+    )
 
 
 def _pad_rows(x: Array, above: int, below: int) -> Array:
