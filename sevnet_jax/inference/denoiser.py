@@ -13,7 +13,7 @@ from sevnet_jax.weights import Weights
 
 FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 2_100_000  # at once: sevnet_s takes 370 bytes a pixel
-STRIP_PIXELS = 800_000  # of a large image at once: 580 bytes a pixel
+STRIP_PIXELS = 1_000_000  # of a large image at once: 600 bytes a pixel
 WHOLE_PIXELS = 3_200_000  # of networks that cannot be tiled
 FAST_MARGIN = 32
 

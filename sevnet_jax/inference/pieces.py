@@ -67,7 +67,7 @@ def restore_strips(
     result = np.empty_like(image, order="C")
     cut = (units.cut(image[rows]) for rows in progress(strips))
     done = 0
-    for residual in program.stream_residuals(cut):
+    for residual in program.stream_residuals(cut, len(image)):
         rows = np.s_[done : done + len(residual)]
         units.add(image[rows], residual, result[rows])
         done = rows.stop

@@ -6,7 +6,6 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +16,6 @@ from sevnet_jax.runtime import compiler_options
 from sevnet_jax.weights import Weights
 
 SYMMETRIES = 8
-Description = tuple[tuple[str, tuple[tuple[int, ...], str]], ...]  # of arrays by path
 PROGRAMS = 8  # compiled ones that are kept for each device, one for each size of tile
 
 
@@ -56,10 +54,10 @@ class Program:
         # Least memory is asked for above only: strips have more results than one, and
         # with that order they need five times the memory.
         self._restore_strip = jax.jit(
-            lambda params, strip, kept, last: strips.restore_strip(
-                self.model, params, strip[None], kept, last
+            lambda params, strip, waiting, top, height, arrivals: strips.restore_strip(
+                self.model, params, strip[None], waiting, top, height, dict(arrivals)
             ),
-            static_argnums=3,
+            static_argnums=5,
             compiler_options=compiler_options(),
         )
         # Images of many sizes need many programs; only the last ones are kept.
@@ -93,24 +91,34 @@ class Program:
             while ahead:
                 yield ahead.popleft().result()
 
-    def stream_residuals(self, cut: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    def stream_residuals(
+        self, cut: Iterable[np.ndarray], height: int
+    ) -> Iterator[np.ndarray]:
         """Yields what is added to the rows of an image that comes in strips.
 
-        The last rows of a strip are yielded with the next one. For networks that stream
-        (strips.py); one device has all strips.
+        All strips have one height, but for the end of the image, which may be shorter,
+        and strips without a row until all is restored. For networks that stream; one
+        device has all strips.
         """
         number = next(self._turns) % len(self.devices)
-        kept: strips.Kept = {}
-        waiting: np.ndarray | None = None
-        for strip, last in _mark_last(cut):
-            waiting = strip if waiting is None else np.concatenate([waiting, strip])
-            with self._locks[number]:
+        noisy: np.ndarray | None = None  # rows that are not restored yet
+        for index, strip in enumerate(cut):
+            if noisy is None:
                 seen = self._to_channels(strip)
-                run = self._compile_strip(seen.shape, _describe(kept), last, number)
-                rows, kept = run(self._place(number), seen, kept)
+                run, waiting, lag = self._compile_strip(seen.shape, number)
+                side, noisy, done = len(strip), strip[:0], -lag
+            noisy = np.concatenate([noisy, strip])
+            missing = ((0, side - len(strip)), (0, 0), (0, 0))
+            seen = np.pad(self._to_channels(strip), missing)
+            with self._locks[number]:
+                top = np.int32(index * side)
+                args = self._place(number), seen, waiting, top, np.int32(height)
+                rows, waiting = run(*args)
                 restored = np.asarray(rows[0])
-            noisy, waiting = np.split(waiting, [len(restored)])
-            yield _from_channels(restored - noisy, noisy)
+            restored = restored[max(0, -done) : max(0, height - done)]
+            done += side
+            yield _from_channels(restored - noisy[: len(restored)], strip)
+            noisy = noisy[len(restored) :]
 
     def find_residual(self, noisy: np.ndarray, ensemble: bool) -> np.ndarray:
         """Returns what is added to a tile, float32 [H, W, C].
@@ -143,32 +151,24 @@ class Program:
             return self._restore.lower(self._place(number), tile).compile()
 
     def _compile_for_strip(
-        self, shape: tuple[int, ...], kept: Description, last: bool, number: int
-    ) -> Callable:
-        strip = self._expect(shape, "float32", number)
-        above = {path: self._expect(*array, number) for path, array in kept}
-        params = self._place(number)
+        self, shape: tuple[int, ...], number: int
+    ) -> tuple[Callable, strips.Rows, int]:
+        """The program, what waits above an image, and the rows it is behind."""
+        params, device = self._place(number), self.devices[number]
+        strip, row = self._expect(shape, "float32", number), np.int32(0)
         with jax.default_matmul_precision(self.precision):
-            return self._restore_strip.lower(params, strip, above, last).compile()
+            batch = jax.ShapeDtypeStruct((1, *shape), np.float32)
+            waiting, arrivals = strips.plan(self.model, params, batch)
+            above = jax.tree.map(lambda rows: np.zeros(rows.shape, rows.dtype), waiting)
+            start = jax.device_put(above, device)
+            static = tuple(sorted(arrivals.items()))
+            run = self._restore_strip.lower(params, strip, start, row, row, static)
+            return run.compile(), start, shape[0] - arrivals[strips.OUTPUT]
 
     def _expect(self, shape: tuple[int, ...], dtype: str, number: int):
         """An array on a device, for the compiler."""
         place = jax.sharding.SingleDeviceSharding(self.devices[number])
         return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
-
-
-def _describe(kept: strips.Kept) -> Description:
-    return tuple((path, (a.shape, a.dtype.name)) for path, a in sorted(kept.items()))
-
-
-def _mark_last(values: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
-    """Each value, and whether it is the last one."""
-    values = iter(values)
-    value = next(values)
-    for following in values:
-        yield value, False
-        value = following
-    yield value, True
 
 
 def _from_channels(residual: np.ndarray, noisy: np.ndarray) -> np.ndarray:

@@ -69,18 +69,24 @@ def plan(
 def cut_strips(
     height: int, width: int, reach: int, multiple: int, wanted: int, most: int
 ) -> list[slice]:
-    """Returns the rows of strips of about `wanted` pixels, from top to bottom.
+    """Returns the rows of strips of one height, from top to bottom; none if too wide.
 
-    Their height is a multiple of four times `multiple`, which Winograd's products need
-    at the coarsest scale, and more than `reach`. If that is more than `most` pixels,
-    there are none.
+    They go on for `reach` rows below the image, for what is seen of it there is
+    restored last: a slice may end below it, and the last one be empty. The height is a
+    multiple of four times `multiple`, as Winograd's products need it at the coarsest
+    scale, and more than `reach`. Of all with at most the `wanted` pixels, it is the one
+    with the least work.
     """
     step = 4 * multiple
-    side = max(_round_up(reach + 1, step), wanted // width // step * step)
-    if side * width > most:
+    least = _round_up(reach + 1, step)
+    if least * width > most:
         return []
-    end = _round_up(height, multiple)
-    return [np.s_[start : min(start + side, end)] for start in range(0, end, side)]
+    rows = _round_up(height, multiple) + reach
+    largest = max(least, wanted // width)
+    side = min(
+        range(least, largest + 1, step), key=lambda side: (_round_up(rows, side), side)
+    )
+    return [np.s_[start : start + side] for start in range(0, rows, side)]
 
 
 def blend(spans: list[Span]) -> list[np.ndarray]:

@@ -1,18 +1,19 @@
 """Restores an image strip by strip, from top to bottom, without computing a row twice.
 
 Tiles see the pixels around them again and again. A strip does not: each convolution
-keeps the last rows that it saw for the next strip. It yields what the rows so far
-allow, so a strip ends some rows earlier after each layer; the last one brings the rest.
-Where a signal meets a branch, it waits for the branch's rows. All of this follows from
-the shapes, which are the same for all strips but the first and the last.
+keeps the last rows that it saw for the next strip. Its result is then some rows behind
+its input, and so is the restored image, whose last rows come when the image has ended.
+Where a signal meets a branch, it waits for the branch's rows. Rows above and below the
+image are zero before each convolution, as they are around a whole image.
 
-It works for networks that stream: what they see of other rows passes `Conv`, and
-branches meet in `Align`.
+All strips have one shape, so there is one program. It works for networks that stream:
+what they see of other rows passes `Conv`, and branches meet in `Align`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array, lax
@@ -20,54 +21,100 @@ from jax import Array, lax
 from sevnet_jax.models import layers, ops
 from sevnet_jax.models.base import Network
 
-Kept = dict[str, Array]  # rows that wait for the next strip, by the layer that has them
+Rows = dict[str, Array]  # that wait for the next strip, by the layer that has them
+# How many rows of an image get to a layer with the first strip: those below it are
+# missing there. The restored image is OUTPUT.
+Arrivals = Mapping[str, int]
+OUTPUT = "output"
+
+
+def plan(
+    model: Network, params: Any, strip: jax.ShapeDtypeStruct
+) -> tuple[dict[str, jax.ShapeDtypeStruct], Arrivals]:
+    """Returns what waits between two strips [B, H, W, C], and the arrivals.
+
+    H is a multiple of the network's, and more than its reach.
+    """
+    arrivals: dict[str, int] = {}
+
+    def run(params, strip):
+        restored, waiting, seen = _follow(model, params, strip, None, lambda _, x: x)
+        arrivals.update(seen)
+        return restored, waiting
+
+    restored, waiting = jax.eval_shape(run, params, strip)
+    return waiting, {**arrivals, OUTPUT: restored.shape[1]}
 
 
 def restore_strip(
-    model: Network, params: Any, strip: Array, kept: Mapping[str, Array], last: bool
-) -> tuple[Array, Kept]:  # [B, H, W, C] -> [B, H', W, C]
-    """Returns the rows that a strip completes, and what the next strip needs.
+    model: Network,
+    params: Any,
+    strip: Array,
+    waiting: Rows,
+    top: Array,
+    height: Array,
+    arrivals: Arrivals,
+) -> tuple[Array, Rows]:  # [B, H, W, C] -> the same
+    """Returns as many restored rows as the strip has, and what waits for the next one.
 
-    The first strip has an empty `kept`. Its height is a multiple of the network's, and
-    more than its reach; that of the others is a multiple. The values are freed of
-    centre and spread, as those of tiles are.
+    `top` is the strip's first row in an image of `height` rows; both are multiples of
+    the network's, and strips go on until all rows are restored. The restored rows begin
+    H - arrivals[OUTPUT] rows earlier. Before the first strip, zeros are `waiting`. The
+    values are freed of centre and spread, as those of tiles are.
     """
-    left: Kept = {}
+
+    def blank(path: str, x: Array) -> Array:
+        rows = x.shape[1]
+        side = strip.shape[1] // rows
+        row = top // side - (rows - arrivals[path]) + jnp.arange(rows)
+        inside = (row >= 0) & (row * side < height)
+        return jnp.where(inside[None, :, None, None], x, 0)
+
+    restored, waiting, _ = _follow(model, params, strip, waiting, blank)
+    return restored, waiting
+
+
+def _follow(
+    model: Network,
+    params: Any,
+    strip: Array,
+    waiting: Rows | None,
+    blank: Callable[[str, Array], Array],
+) -> tuple[Any, Rows, Arrivals]:
+    """Restored rows, what waits then, and the rows that came to each layer.
+
+    If nothing is `waiting`, not even zeros, the strip is the top of an image.
+    """
+    left: Rows = {}
+    arrived: dict[str, int] = {}
+
+    def append(path: str, x: Array, border: int) -> Array:
+        above = border if waiting is None else waiting[path].shape[1]
+        x = jnp.pad(x, ((0, 0), (above, 0), (0, 0), (0, 0)))
+        if waiting is None:
+            return x
+        # A concatenation would be one copy more on CPUs.
+        return lax.dynamic_update_slice(x, waiting[path], (0, 0, 0, 0))
 
     def follow(call, args, kwargs, context):
         module, path = context.module, "/".join(context.module.path)
         if isinstance(module, layers.Align):
             early, late = args
-            early, rows = _append(kept.get(path), early), late.shape[1]
+            early, rows = append(path, early, 0), late.shape[1]
             left[path] = early[:, rows:]
             return call(early[:, :rows], late)
         mixes_rows = isinstance(module, layers.Conv) and module.size > 1
         if not mixes_rows or module.transposed:
             return call(*args, **kwargs)
         (x,) = args
+        arrived[path] = x.shape[1]
         overlap = module.size - module.stride
-        border = overlap // 2
-        x = _append(kept[path], x) if kept else _pad_rows(x, border, 0)
+        x = append(path, blank(path, x), overlap // 2)
         rows = (x.shape[1] - overlap) // module.stride * module.stride
         left[path] = x[:, rows:]
-        x = _pad_rows(x, 0, border) if last else x[:, : rows + overlap]
-        return ops.convolve(
-            x, module.get_variable("params", "kernel"), module.stride, whole=False
-        )
+        kernel = module.get_variable("params", "kernel")
+        return ops.convolve(x[:, : rows + overlap], kernel, module.stride, whole=False)
 
     with nn.intercept_methods(follow):
-        restored: Any = model.apply(params, strip, method="restore_tile")
-    return restored, {} if last else left
-
-
-def _append(above: Array | None, below: Array) -> Array:
-    if above is None:
-        return below
-    # As a concatenation, the result would be copied once more on CPUs.
-    return lax.dynamic_update_slice(
-        _pad_rows(below, above.shape[1], 0), above, (0, 0, 0, 0)
-    )
-
-
-def _pad_rows(x: Array, above: int, below: int) -> Array:
-    return jnp.pad(x, ((0, 0), (above, below), (0, 0), (0, 0)))
+        restored = model.apply(params, strip, method="restore_tile")
+    return restored, left, arrived

@@ -59,16 +59,22 @@ def test_24_megapixels_cost_a_quarter_more():
     assert 1 < pixels / 24e6 < 1.27
 
 
-@pytest.mark.parametrize("height", [129, 256, 4000])
-def test_strips_follow_one_another(height):
-    strips = tiling.cut_strips(height, 6000, 104, 8, wanted=800_000, most=TILE_PIXELS)
-    ends = [0, *(rows.stop for rows in strips)]
-    assert [rows.start for rows in strips] == ends[:-1]
-    assert height <= ends[-1] < height + 8
-    assert {rows.stop - rows.start for rows in strips[:-1]} == {128}
+@pytest.mark.parametrize("height", [129, 256, 2000, 4000])
+def test_strips_follow_one_another_to_what_is_seen_below(height):
+    strips = tiling.cut_strips(height, 3000, 104, 8, wanted=1_000_000, most=TILE_PIXELS)
+    (side,) = {rows.stop - rows.start for rows in strips}
+    assert [rows.start for rows in strips] == [i * side for i in range(len(strips))]
+    assert strips[-1].start < -(-height // 8) * 8 + 104 <= strips[-1].stop
+    assert 104 < side <= 1_000_000 / 3000
+    assert side % 32 == 0
+
+
+def test_24_megapixels_in_strips_cost_little_more():
+    strips = tiling.cut_strips(4000, 6000, 104, 8, 1_000_000, TILE_PIXELS)
+    assert strips[-1].stop / 4000 <= 1.04
 
 
 def test_strips_are_more_than_the_network_sees_or_none():
-    (first, *_) = tiling.cut_strips(4000, 16000, 104, 8, 800_000, TILE_PIXELS)
+    first, *_ = tiling.cut_strips(4000, 16000, 104, 8, 1_000_000, TILE_PIXELS)
     assert first.stop == 128
-    assert tiling.cut_strips(4000, 17000, 104, 8, 800_000, TILE_PIXELS) == []
+    assert tiling.cut_strips(4000, 17000, 104, 8, 1_000_000, TILE_PIXELS) == []

@@ -10,35 +10,48 @@ from flax import linen as nn
 
 from sevnet_jax.models import Translated, create_model, layers, list_models, strips
 
-WIDTH = 12  # of images
+
+@functools.partial(jax.jit, static_argnums=(0, 6))
+def restore(model, params, strip, waiting, top, height, arrivals):
+    arrivals = dict(arrivals)
+    return strips.restore_strip(model, params, strip, waiting, top, height, arrivals)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
-def restore(model, params, strip, kept, last):
-    return strips.restore_strip(model, params, strip, kept, last)
+def find_side(model):
+    """Returns the least height of strips."""
+    return -(-(model.reach + 1) // model.multiple) * model.multiple
 
 
-def run(model, params, image, heights):
-    """Returns what each strip completes."""
-    kept, parts, ends = {}, [], np.cumsum(heights)
-    assert ends[-1] == image.shape[1]
-    for start, end in zip(ends - heights, ends, strict=True):
-        last = end == ends[-1]
-        rows, kept = restore(model, params, image[:, start:end], kept, last)
+def run(model, params, image, side, forget=False):
+    """Returns the restored image; with `forget`, each strip is without those above."""
+    height = image.shape[1]
+    shape = (1, side, *image.shape[2:])
+    strip = jax.ShapeDtypeStruct(shape, "float32")
+    waiting, arrivals = strips.plan(model, params, strip)
+    waiting = {
+        path: jnp.zeros(rows.shape, rows.dtype) for path, rows in waiting.items()
+    }
+    static, lag, parts = tuple(arrivals.items()), side - arrivals[strips.OUTPUT], []
+    zeros = waiting
+    for top in range(0, height + lag, side):
+        strip = image[:, top : top + side]
+        missing = side - strip.shape[1]
+        strip = jnp.pad(strip, ((0, 0), (0, missing), (0, 0), (0, 0)))
+        if forget:
+            waiting = zeros
+        rows, waiting = restore(model, params, strip, waiting, top, height, static)
         parts.append(rows)
-    assert not kept
-    return parts
+    assert 0 < lag <= model.reach
+    return jnp.concatenate(parts, 1)[:, lag : lag + height]
 
 
-def check(model, heights, draw_params, rng, atol=1e-5):
-    image = jnp.asarray(rng.normal(size=(1, sum(heights), WIDTH, 3)), "float32")
-    image = image[:, :, : max(model.multiple, WIDTH // model.multiple * model.multiple)]
+def check(model, height, side, draw_params, rng, atol=1e-5):
+    width = max(model.multiple, 12 // model.multiple * model.multiple)
+    image = jnp.asarray(rng.normal(size=(1, height, width, 3)), "float32")
     params = draw_params(model, image)
-    parts = run(model, params, image, heights)
+    restored = run(model, params, image, side)
     whole = jax.jit(functools.partial(model.apply, method="restore_tile"))
-    expected = whole(params, image)
-    np.testing.assert_allclose(jnp.concatenate(parts, 1), expected, atol=atol)
-    return parts
+    np.testing.assert_allclose(restored, whole(params, image), atol=atol)
 
 
 NETWORKS = [
@@ -55,53 +68,47 @@ NETWORKS = [
 def test_strips_are_the_whole(name, fields, draw_params, rng):
     model = create_model(name, width=4, **fields)
     assert model.streams
-    step = model.multiple
-    first = -(-(model.reach + 1) // step) * step
-    parts = check(model, [first, 4 * step, 4 * step, step], draw_params, rng)
-    # The first strip holds back what the network sees below a row, the last one brings
-    # it; all others have as many rows as they bring.
-    heights = [part.shape[1] for part in parts]
-    assert first - model.reach <= heights[0] < first
-    assert heights[1:3] == [4 * step, 4 * step]
-    assert heights[3] > step
+    side = find_side(model)
+    check(model, 2 * side + model.multiple, side, draw_params, rng)
 
 
 def test_a_translator_streams_before_its_denoiser(draw_params, rng):
     nets = [create_model("sevnet_xs", width=4, blocks=(1,)) for _ in range(2)]
     model = Translated.of(*nets)
     assert model.streams
-    check(model, [-(-(model.reach + 1) // 4) * 4, 8, 4], draw_params, rng)
+    side = find_side(model)
+    check(model, 2 * side, side, draw_params, rng)
 
 
-def test_one_strip_is_the_whole(draw_params, rng):
-    check(create_model("sevnet_xs", width=4), [16], draw_params, rng)
+@pytest.mark.parametrize("height", [8, 120, 128])
+def test_images_of_one_strip_or_less(height, draw_params, rng):
+    model = create_model("sevnet_xs", width=4)
+    check(model, height, find_side(model), draw_params, rng)
 
 
 def test_bfloat16_streams(draw_params, rng):
     model = create_model("sevnet_xs", width=4, blocks=(1,), dtype="bfloat16")
-    check(model, [64, 8], draw_params, rng, atol=0.05)
+    check(model, 80, find_side(model), draw_params, rng, atol=0.05)
 
 
-def test_powers_of_two_stay_exact(draw_params, rng):
+@pytest.fixture
+def drawn(draw_params, rng):
+    """A network, its parameters and an image."""
     model = create_model("sevnet_xs", width=4)
     image = jnp.asarray(rng.normal(size=(1, 192, 8, 3)), "float32")
-    params = draw_params(model, image)
-    plain = run(model, params, image, [128, 64])
-    scaled = run(model, params, image * 2.0**-12, [128, 64])
-    for part, small in zip(plain, scaled, strict=True):
-        np.testing.assert_array_equal(small, part * 2.0**-12)
+    return model, draw_params(model, image), image
 
 
-def test_without_what_is_kept_they_are_not(draw_params, rng):
-    """The control: rows above matter."""
-    model = create_model("sevnet_xs", width=4)
-    image = jnp.asarray(rng.normal(size=(1, 192, 8, 3)), "float32")
-    params = draw_params(model, image)
-    _, below = run(model, params, image, [128, 64])
-    _, kept = restore(model, params, image[:, :128], {}, False)
-    empty = {path: jnp.zeros_like(rows) for path, rows in kept.items()}
-    rows, _ = restore(model, params, image[:, 128:], empty, True)
-    assert np.abs(rows - below).max() > 1e-2
+def test_powers_of_two_stay_exact(drawn):
+    model, params, image = drawn
+    scaled = run(model, params, image * 2.0**-12, 128)
+    np.testing.assert_array_equal(scaled, run(model, params, image, 128) * 2.0**-12)
+
+
+def test_without_the_rows_above_they_are_not(drawn):
+    """The control: what waits matters."""
+    right, wrong = (run(*drawn, 128, forget=forget) for forget in (False, True))
+    assert np.abs(right - wrong)[:, 128:].max() > 1e-2
 
 
 class Blur(nn.Module):
