@@ -213,9 +213,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--ensemble", action="store_true",
         help="average over 8 flips and rotations: better, 8 times slower")  # fmt: skip
     add("--fast", action="store_true",
-        help="where large images are cut into tiles (several devices, other networks, "
-        "very wide images): overlap these less and blend them; error up to 0.007 of "
-        "the range (gaussian 20) or 0.018 (speckle 90)")  # fmt: skip
+        help="where large images are cut into tiles (--ensemble, several devices, "
+        "other networks, very wide images): overlap these less and blend them; error "
+        "up to 0.007 of the range (gaussian 20) or 0.018 (speckle 90)")  # fmt: skip
     add(
         "--weights",
         help="a weights file, the folder of a training run, or the name of bundled "

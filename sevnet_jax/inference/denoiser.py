@@ -13,7 +13,7 @@ from sevnet_jax.weights import Weights
 
 FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 2_100_000  # at once: sevnet_s takes 370 bytes a pixel
-STRIP_PIXELS = 1_000_000  # of a large image at once: 600 bytes a pixel
+STRIP_PIXELS = 1_600_000  # at once, at most: they take 600 bytes a pixel
 WHOLE_PIXELS = 3_200_000  # of networks that cannot be tiled
 FAST_MARGIN = 32
 
@@ -31,7 +31,7 @@ class Denoiser:
         precision: str | None = None,
         devices: Sequence[jax.Device] | None = None,
     ):
-        """`tile_pixels` are seen at once; by default so many that memory stays small.
+        """At most `tile_pixels` are seen at once; by default memory stays small.
 
         `precision` is that of products, see `jax.default_matmul_precision`.
 
@@ -108,7 +108,7 @@ class Denoiser:
         raise ValueError(f"these weights need images of {wanted} channels, got {count}")
 
     def _plan_strips(self, height: int, width: int, ensemble: bool) -> list[slice]:
-        """The strips of a large image; none if it fits as a whole, or needs tiles.
+        """The strips of a large image; none if it fits as a whole, or tiles cost less.
 
         Turned images would need strips in other directions, and several devices share
         tiles.
@@ -117,9 +117,10 @@ class Denoiser:
         single = not ensemble and len(self.program.devices) == 1
         if height * width <= most or not single or not model.streams or not model.reach:
             return []
-        return tiling.cut_strips(
-            height, width, model.reach, model.multiple, min(most, STRIP_PIXELS), most
-        )
+        most = min(most, STRIP_PIXELS)
+        strips = tiling.cut_strips(height, width, model.reach, model.multiple, most)
+        tiles = tiling.count_pixels(self._plan(height, width, fast=False))
+        return strips if strips and strips[-1].stop * width < tiles else []
 
     def _plan(self, height: int, width: int, fast: bool):
         """The windows along both axes; one each if the image fits as a whole."""

@@ -1,4 +1,4 @@
-"""Runs a network on tiles: compiled once per size, shared by all local devices."""
+"""Runs a network on tiles or strips: compiled once per size of these."""
 
 import collections
 import functools
@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +17,9 @@ from sevnet_jax.runtime import compiler_options
 from sevnet_jax.weights import Weights
 
 SYMMETRIES = 8
-PROGRAMS = 8  # compiled ones that are kept for each device, one for each size of tile
+PROGRAMS = (
+    8  # compiled ones that are kept for each device, one for each size of tile or strip
+)
 
 
 def list_devices() -> list[jax.Device]:
@@ -26,10 +29,11 @@ def list_devices() -> list[jax.Device]:
 
 
 class Program:
-    """What a network adds to tiles of images.
+    """What a network adds to tiles or strips of images.
 
     Tiles take the devices in turn, so all have the same share of the work, and a device
-    has one tile at a time. All compute the same: which one it is changes no bit.
+    has one tile at a time. All compute the same: which one it is changes no bit. The
+    strips of an image are all for one device.
     """
 
     def __init__(
@@ -55,9 +59,10 @@ class Program:
         # with that order they need five times the memory.
         self._restore_strip = jax.jit(
             lambda params, strip, waiting, top, height, arrivals: strips.restore_strip(
-                self.model, params, strip[None], waiting, top, height, dict(arrivals)
+                self.model, params, strip, waiting, top, height, dict(arrivals)
             ),
             static_argnums=5,
+            donate_argnums=2,
             compiler_options=compiler_options(),
         )
         # Images of many sizes need many programs; only the last ones are kept.
@@ -103,20 +108,21 @@ class Program:
         number = next(self._turns) % len(self.devices)
         noisy: np.ndarray | None = None  # rows that are not restored yet
         for index, strip in enumerate(cut):
-            if noisy is None:
-                seen = self._to_channels(strip)
-                run, waiting, lag = self._compile_strip(seen.shape, number)
-                side, noisy, done = len(strip), strip[:0], -lag
-            noisy = np.concatenate([noisy, strip])
-            missing = ((0, side - len(strip)), (0, 0), (0, 0))
-            seen = np.pad(self._to_channels(strip), missing)
+            seen = self._to_channels(strip)[None]
             with self._locks[number]:
-                top = np.int32(index * side)
-                args = self._place(number), seen, waiting, top, np.int32(height)
-                rows, waiting = run(*args)
-                restored = np.asarray(rows[0])
-            restored = restored[max(0, -done) : max(0, height - done)]
-            done += side
+                if noisy is None:
+                    shape, noisy = seen.shape, strip[:0]
+                    run, start, lag = self._compile_strip(shape, number)
+                    zeros = {path: np.zeros(*array) for path, array in start}
+                    waiting = jax.device_put(zeros, self.devices[number])
+                top = index * shape[1]
+                if missing := shape[1] - len(strip):
+                    seen = np.pad(seen, ((0, 0), (0, missing), (0, 0), (0, 0)))
+                place = np.int32(top), np.int32(height)
+                rows, waiting = run(self._place(number), seen, waiting, *place)
+                restored = np.asarray(rows)[0]
+            restored = restored[max(0, lag - top) : max(0, height + lag - top)]
+            noisy = np.concatenate([noisy, strip])
             yield _from_channels(restored - noisy[: len(restored)], strip)
             noisy = noisy[len(restored) :]
 
@@ -147,25 +153,25 @@ class Program:
 
     def _compile_for(self, shape: tuple[int, ...], number: int) -> Callable:
         with jax.default_matmul_precision(self.precision):
-            tile = self._expect(shape, "float32", number)
+            tile = self._expect(shape, np.float32, number)
             return self._restore.lower(self._place(number), tile).compile()
 
     def _compile_for_strip(
         self, shape: tuple[int, ...], number: int
-    ) -> tuple[Callable, strips.Rows, int]:
-        """The program, what waits above an image, and the rows it is behind."""
-        params, device = self._place(number), self.devices[number]
-        strip, row = self._expect(shape, "float32", number), np.int32(0)
+    ) -> tuple[Callable, list[tuple[str, tuple]], int]:
+        """The program, the arrays that wait above an image, and the rows it lags."""
+        params, row = self._place(number), np.int32(0)
+        strip = self._expect(shape, np.float32, number)
         with jax.default_matmul_precision(self.precision):
-            batch = jax.ShapeDtypeStruct((1, *shape), np.float32)
-            waiting, arrivals = strips.plan(self.model, params, batch)
-            above = jax.tree.map(lambda rows: np.zeros(rows.shape, rows.dtype), waiting)
-            start = jax.device_put(above, device)
-            static = tuple(sorted(arrivals.items()))
-            run = self._restore_strip.lower(params, strip, start, row, row, static)
-            return run.compile(), start, shape[0] - arrivals[strips.OUTPUT]
+            waiting, arrivals = strips.plan(self.model, params, strip)
+            arrays = {p: (rows.shape, rows.dtype) for p, rows in waiting.items()}
+            above = {p: self._expect(*array, number) for p, array in arrays.items()}
+            static = tuple(arrivals.items())
+            run = self._restore_strip.lower(params, strip, above, row, row, static)
+            lag = shape[1] - arrivals[strips.OUTPUT]
+            return run.compile(), list(arrays.items()), lag
 
-    def _expect(self, shape: tuple[int, ...], dtype: str, number: int):
+    def _expect(self, shape: tuple[int, ...], dtype: Any, number: int):
         """An array on a device, for the compiler."""
         place = jax.sharding.SingleDeviceSharding(self.devices[number])
         return jax.ShapeDtypeStruct(shape, dtype, sharding=place)

@@ -67,26 +67,28 @@ def plan(
 
 
 def cut_strips(
-    height: int, width: int, reach: int, multiple: int, wanted: int, most: int
+    height: int, width: int, reach: int, multiple: int, most_pixels: int
 ) -> list[slice]:
     """Returns the rows of strips of one height, from top to bottom; none if too wide.
 
     They go on for `reach` rows below the image, for what is seen of it there is
     restored last: a slice may end below it, and the last one be empty. The height is a
     multiple of four times `multiple`, as Winograd's products need it at the coarsest
-    scale, and more than `reach`. Of all with at most the `wanted` pixels, it is the one
-    with the least work.
+    scale, and more than `reach`; of several, the one with the least work.
     """
     step = 4 * multiple
-    least = _round_up(reach + 1, step)
-    if least * width > most:
-        return []
     rows = _round_up(height, multiple) + reach
-    largest = max(least, wanted // width)
-    side = min(
-        range(least, largest + 1, step), key=lambda side: (_round_up(rows, side), side)
-    )
+    sides = range(_round_up(reach + 1, step), most_pixels // width + 1, step)
+    if not sides:
+        return []
+    side = min(sides, key=lambda side: (_round_up(rows, side), -side))
     return [np.s_[start : start + side] for start in range(0, rows, side)]
+
+
+def count_pixels(spans: tuple[list[Span], list[Span]]) -> int:
+    """Returns how many pixels the windows along two axes have in all."""
+    rows, columns = (sum(span.stop - span.start for span in axis) for axis in spans)
+    return rows * columns
 
 
 def blend(spans: list[Span]) -> list[np.ndarray]:

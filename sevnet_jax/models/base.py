@@ -49,7 +49,11 @@ class Network(nn.Module):
 
     @property
     def streams(self) -> bool:
-        """Whether it sees other rows through `layers.Conv` only (strips.py)."""
+        """Whether large images can be restored in strips (strips.py).
+
+        It then has a reach, sees other rows through `layers.Conv` only, each called
+        once, and its branches meet in `layers.Align`.
+        """
         return False
 
     @property

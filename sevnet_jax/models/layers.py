@@ -3,7 +3,8 @@
 An ablation is a name in NORMALIZATIONS or GATES; the block itself is written once. A
 part declares `reach`, how many tokens around a token it sees, and `keeps_the_law`. What
 a new part does not declare is measured (probe.py). A part that sees other tokens, but
-through `Conv` only, may say so with `streams` (strips.py).
+through `Conv` only, and whose branches meet in `Align`, may say so with `streams`
+(strips.py).
 """
 
 import functools
@@ -233,7 +234,8 @@ class SEVB(nn.Module):
     def streams(self) -> bool:
         parts = [make() for make in self.parts.values()]
         return all(
-            getattr(part, "streams", probe.find_reach(part) == 0) for part in parts
+            part.streams if hasattr(part, "streams") else probe.find_reach(part) == 0
+            for part in parts
         )
 
     @property

@@ -85,7 +85,7 @@ class SEVNet(Network):
 
     @property
     def streams(self) -> bool:
-        return self.block.streams
+        return self.block.streams and not self.remat  # which hides what waits
 
     @property
     def told(self) -> tuple[str, ...]:

@@ -43,6 +43,12 @@ def plan(
         return restored, waiting
 
     restored, waiting = jax.eval_shape(run, params, strip)
+    behind = strip.shape[1] - restored.shape[1]
+    if model.reach is None or behind > model.reach:
+        raise ValueError(
+            f"a network that streams must declare its reach: it is {behind} rows "
+            f"behind, and declares {model.reach}"
+        )
     return waiting, {**arrivals, OUTPUT: restored.shape[1]}
 
 
@@ -103,9 +109,15 @@ def _follow(
             early, rows = append(path, early, 0), late.shape[1]
             left[path] = early[:, rows:]
             return call(early[:, :rows], late)
-        mixes_rows = isinstance(module, layers.Conv) and module.size > 1
-        if not mixes_rows or module.transposed:
+        if not isinstance(module, layers.Conv):
             return call(*args, **kwargs)
+        if module.size == module.stride and (module.size == 1 or module.transposed):
+            return call(*args, **kwargs)  # each row is made of one
+        if module.transposed or path in left:
+            raise ValueError(
+                f"{path} cannot stream: a transposed convolution must be as wide as "
+                "its stride, and each one be called once"
+            )
         (x,) = args
         arrived[path] = x.shape[1]
         overlap = module.size - module.stride

@@ -67,10 +67,6 @@ class Translated(Network):
         return -(-(before + behind) // self.multiple) * self.multiple
 
     @property
-    def streams(self) -> bool:
-        return self.translator.streams and self.denoiser.streams
-
-    @property
     def told(self) -> tuple[str, ...]:
         return self.denoiser.told
 

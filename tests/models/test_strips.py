@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from sevnet_jax.models import Translated, create_model, layers, list_models, strips
+from sevnet_jax.models import (
+    Network,
+    Translated,
+    create_model,
+    layers,
+    list_models,
+    strips,
+)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 6))
@@ -72,12 +79,9 @@ def test_strips_are_the_whole(name, fields, draw_params, rng):
     check(model, 2 * side + model.multiple, side, draw_params, rng)
 
 
-def test_a_translator_streams_before_its_denoiser(draw_params, rng):
-    nets = [create_model("sevnet_xs", width=4, blocks=(1,)) for _ in range(2)]
-    model = Translated.of(*nets)
-    assert model.streams
-    side = find_side(model)
-    check(model, 2 * side, side, draw_params, rng)
+def test_winograds_products_stream(draw_params, rng):
+    model = create_model("sevnet_xs", width=48, blocks=(1,), bottleneck=0, stem=1)
+    check(model, 64, 32, draw_params, rng)
 
 
 @pytest.mark.parametrize("height", [8, 120, 128])
@@ -124,4 +128,44 @@ class Blur(nn.Module):
 def test_who_sees_rows_in_another_way_does_not_stream(monkeypatch):
     monkeypatch.setitem(layers.NORMALIZATIONS, "blur", Blur)
     assert not create_model("sevnet_xs", normalization="blur").streams
+    assert not create_model("sevnet_xs", remat=True).streams
+    assert not Translated.of(*2 * [create_model("sevnet_xs")]).streams
     assert not any(create_model(name).streams for name in list_models("rival"))
+
+
+class Twice(Network):
+    """Says that it streams, but calls a convolution twice."""
+
+    streams, reach = True, 1
+
+    @nn.compact
+    def __call__(self, x):
+        conv = layers.Conv(3, name="conv")
+        return conv(conv(x))
+
+
+class Far(Twice):
+    @nn.compact
+    def __call__(self, x):
+        return layers.Conv(3)(layers.Conv(3)(x))
+
+
+class Larger(Twice):
+    @nn.compact
+    def __call__(self, x):
+        return layers.Conv(3, 4, 2, True)(layers.Conv(3, 2, 2)(x))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Twice(), "conv cannot stream: .* each one be called once"),
+        (Larger(), "Conv_0 cannot stream: a transposed convolution must be as wide"),
+        (Far(), "must declare its reach: it is 2 rows behind, and declares 1"),
+    ],
+)
+def test_who_wrongly_says_so_is_refused(model, message):
+    strip = jax.ShapeDtypeStruct((1, 16, 8, 3), "float32")
+    params = jax.eval_shape(model.init, jax.random.key(0), strip)
+    with pytest.raises(ValueError, match=message):
+        strips.plan(model, params, strip)
