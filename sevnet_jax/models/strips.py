@@ -74,7 +74,8 @@ def restore_strip(
         side = strip.shape[1] // rows
         row = top // side - (rows - arrivals[path]) + jnp.arange(rows)
         inside = (row >= 0) & (row * side < height)
-        return jnp.where(inside[None, :, None, None], x, 0)
+        factor = lax.optimization_barrier(inside.astype(x.dtype))
+        return x * factor[None, :, None, None]
 
     restored, waiting, _ = _follow(model, params, strip, waiting, blank)
     return restored, waiting
@@ -106,9 +107,15 @@ def _follow(
         module, path = context.module, "/".join(context.module.path)
         if isinstance(module, layers.Align):
             early, late = args
-            early, rows = append(path, early, 0), late.shape[1]
-            left[path] = early[:, rows:]
-            return call(early[:, :rows], late)
+            rows = late.shape[1]
+            if waiting is None:
+                left[path] = early[:, rows:]
+                return call(early[:, :rows], late)
+            above = waiting[path]
+            k = above.shape[1]
+            left[path] = early[:, rows - k :]
+            delayed = jnp.concatenate([above, early[:, : rows - k]], 1)
+            return call(delayed, late)
         if not isinstance(module, layers.Conv):
             return call(*args, **kwargs)
         if module.size == module.stride and (module.size == 1 or module.transposed):
