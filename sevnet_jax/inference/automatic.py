@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from sevnet_jax.inference.choose import Choice, choose
-from sevnet_jax.inference.denoiser import Denoiser, check_image
-from sevnet_jax.inference.pieces import Progress
+from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image
 from sevnet_jax.weights import Weights, join, load_denoiser, load_named, load_partner
 
 # What restores images with white noise, and all others, by their kind.

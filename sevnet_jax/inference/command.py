@@ -15,9 +15,8 @@ from sevnet_jax.files import check_writable
 from sevnet_jax.inference.automatic import AutoDenoiser, load
 from sevnet_jax.inference.choose import CHANNELS, NOISES
 from sevnet_jax.inference.clipping import CLIPPED
-from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.inference.denoiser import Denoiser, Progress
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
-from sevnet_jax.inference.pieces import Progress
 from sevnet_jax.inference.program import list_devices
 from sevnet_jax.inference.restore import describe, estimate_wait, restore_file
 from sevnet_jax.runtime import name_command, use_compilation_cache
@@ -213,9 +212,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--ensemble", action="store_true",
         help="average over 8 flips and rotations: better, 8 times slower")  # fmt: skip
     add("--fast", action="store_true",
-        help="where large images are cut into tiles (--ensemble, several devices, "
-        "other networks, very wide images): overlap these less and blend them; error "
-        "up to 0.007 of the range (gaussian 20) or 0.018 (speckle 90)")  # fmt: skip
+        help="overlap the tiles of large images less and blend them; error up to 0.007 "
+        "of the range (gaussian 20) or 0.018 (speckle 90)")  # fmt: skip
     add(
         "--weights",
         help="a weights file, the folder of a training run, or the name of bundled "

@@ -1,21 +1,24 @@
 """One network for arrays: takes any shape, type and unit, and returns the same."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from sevnet_jax.inference import clipping, pieces, tiling
+from sevnet_jax.inference import clipping, tiling
 from sevnet_jax.inference.program import Program
 from sevnet_jax.models import Translated, ops
 from sevnet_jax.weights import Weights
 
+INTEGERS = (np.uint8, np.uint16)
 FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 2_100_000  # at once: sevnet_s takes 370 bytes a pixel
-STRIP_PIXELS = 1_600_000  # at once, at most: they take 600 bytes a pixel
 WHOLE_PIXELS = 3_200_000  # of networks that cannot be tiled
 FAST_MARGIN = 32
+SAFE_EXPONENTS = (-20, 20)  # floats of up to 2^-20 to 2^20 are taken as they are
+
+Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
 
 class Denoiser:
@@ -31,7 +34,7 @@ class Denoiser:
         precision: str | None = None,
         devices: Sequence[jax.Device] | None = None,
     ):
-        """At most `tile_pixels` are seen at once; by default memory stays small.
+        """`tile_pixels` are seen at once; by default so many that memory stays small.
 
         `precision` is that of products, see `jax.default_matmul_precision`.
 
@@ -54,7 +57,7 @@ class Denoiser:
         ensemble: bool = False,
         fast: bool = False,
         clipped: bool | str = "auto",
-        progress: pieces.Progress = iter,
+        progress: Progress = iter,
     ) -> np.ndarray:
         """Returns the restored image, of the shape and type of `image`.
 
@@ -64,10 +67,10 @@ class Denoiser:
         one by one. Types are uint8, uint16, float16, float32 and float64.
 
         `strength` blends from the input (0) to the restored image (1), as `blend` does.
-        `ensemble` averages over the eight flips and rotations. Where large images are
-        cut into tiles, not strips, `fast` overlaps these less, and blends them.
-        `clipped` undoes the clipping of noise at black and white (0 and 1 in floats);
-        "auto" does so for integers with strong white noise.
+        `ensemble` averages over the eight flips and rotations. `fast` overlaps the
+        tiles of large images less, and blends them. `clipped` undoes the clipping of
+        noise at black and white (0 and 1 in floats); "auto" does so for integers with
+        strong white noise.
         """
         image = np.asarray(image)
         check_image(image, self.weights.model.channels)
@@ -107,21 +110,6 @@ class Denoiser:
             return [np.s_[:colours]]
         raise ValueError(f"these weights need images of {wanted} channels, got {count}")
 
-    def _plan_strips(self, height: int, width: int, ensemble: bool) -> list[slice]:
-        """The strips of a large image; none if it fits as a whole, or tiles cost less.
-
-        Turned images would need strips in other directions, and several devices share
-        tiles.
-        """
-        model, most = self.weights.model, self.tile_pixels or TILE_PIXELS
-        single = not ensemble and len(self.program.devices) == 1
-        if height * width <= most or not single or not model.streams or not model.reach:
-            return []
-        most = min(most, STRIP_PIXELS)
-        strips = tiling.cut_strips(height, width, model.reach, model.multiple, most)
-        tiles = tiling.count_pixels(self._plan(height, width, fast=False))
-        return strips if strips and strips[-1].stop * width < tiles else []
-
     def _plan(self, height: int, width: int, fast: bool):
         """The windows along both axes; one each if the image fits as a whole."""
         model = self.weights.model
@@ -145,26 +133,64 @@ class Denoiser:
 
     def _restore_channels(self, image, ensemble, fast, progress):
         """[H, W, C] -> the same; C as the network has it, or 1."""
-        units = pieces.Units.of(image, self.weights.model.told)
-        if strips := self._plan_strips(*image.shape[:2], ensemble):
-            padded = self._pad(image)
-            restored = pieces.restore_strips(
-                self.program, padded, units, strips, progress
-            )
-            return restored[: image.shape[0], : image.shape[1]]
-        rows, columns = self._plan(*image.shape[:2], fast)
-        single = len(rows) * len(columns) == 1
+        told = self.weights.model.told
+        height, width = image.shape[:2]
+        unit = _find_unit(image)
+        centre, spread = 0.0, 1.0
+        if "centre" in told:
+            centre = np.mean([np.mean(row / unit) for row in image])
+        if "spread" in told:
+            square = [np.mean(np.square(row / unit - centre)) for row in image]
+            spread = np.sqrt(np.mean(square)) or 1.0  # a flat image stays as it is
+        rows, columns = self._plan(height, width, fast)
+        padded, single = image, len(rows) * len(columns) == 1
         # Else the network pads it itself: turned, at another side than tiles have it.
-        padded = self._pad(image) if ensemble or not single else image
+        if ensemble or not single:
+            multiple = self.weights.model.multiple
+            padded = ops.pad_to_multiple(image[None], multiple)[0]
         if single:
             rows, columns = (tiling.whole(side) for side in padded.shape[:2])
-        restored = pieces.restore_tiles(
-            self.program, padded, units, (rows, columns), ensemble, fast, progress
+        scale = np.float64(spread * unit)
+        blend_rows, blend_columns = tiling.blend(rows), tiling.blend(columns)
+        result = np.zeros(
+            padded.shape, _blending_type(image.dtype) if fast else image.dtype
         )
-        return restored[: image.shape[0], : image.shape[1]]
+        windows = [(r, c) for r in range(len(rows)) for c in range(len(columns))]
 
-    def _pad(self, image):
-        return ops.pad_to_multiple(image[None], self.weights.model.multiple)[0]
+        def see(r: int, c: int) -> tuple[slice, slice]:
+            return np.s_[
+                rows[r].start : rows[r].stop, columns[c].start : columns[c].stop
+            ]
+
+        # Row by row: copies of whole tiles in float64 would add up to a fifth of what
+        # the network needs.
+        def cut(window: tuple[int, int]) -> np.ndarray:
+            seen = padded[see(*window)]
+            tile = np.empty(seen.shape, np.float32)
+            for row, noisy in enumerate(seen):
+                tile[row] = (noisy / unit - centre) / spread
+            return tile
+
+        residuals = self.program.find_residuals(map(cut, windows), ensemble)
+        for r, c in progress(windows):
+            row, column, residual = rows[r], columns[c], next(residuals)
+            if fast:
+                seen = see(r, c)
+                weight = blend_rows[r][:, None, None] * blend_columns[c][None, :, None]
+                result[seen] += weight * (padded[seen] + residual * scale)
+                continue
+            kept = np.s_[
+                row.keep_start : row.keep_stop, column.keep_start : column.keep_stop
+            ]
+            inside = np.s_[
+                row.keep_start - row.start : row.keep_stop - row.start,
+                column.keep_start - column.start : column.keep_stop - column.start,
+            ]
+            kept_rows = zip(result[kept], padded[kept], residual[inside], strict=True)
+            for into, noisy, change in kept_rows:
+                into[:] = _to_type(noisy + change * scale, image.dtype)
+        result = result[:height, :width]
+        return _to_type(result, image.dtype) if fast else result
 
 
 def _saw_white_noise(weights: Weights) -> bool:
@@ -176,8 +202,8 @@ def _saw_white_noise(weights: Weights) -> bool:
 
 def check_image(image: np.ndarray, channels: int) -> None:
     """Raises ValueError unless it is an image, or several, of 1 to 4 or `channels`."""
-    if image.dtype not in (*pieces.INTEGERS, *FLOATS):
-        names = ", ".join(np.dtype(t).name for t in (*pieces.INTEGERS, *FLOATS))
+    if image.dtype not in (*INTEGERS, *FLOATS):
+        names = ", ".join(np.dtype(t).name for t in (*INTEGERS, *FLOATS))
         raise ValueError(f"pixels must be {names}; got {image.dtype}")
     known = image.ndim == 2 or image.shape[-1] in (1, 2, 3, 4, channels)
     if image.ndim not in (2, 3, 4) or not known:
@@ -195,6 +221,20 @@ def check_image(image: np.ndarray, channels: int) -> None:
             )
 
 
+def _find_unit(image: np.ndarray) -> np.float64:
+    """What is 1 to the network: white in integers, a power of two in floats.
+
+    A power of two only moves exponents, so the result is exactly the scaled one. Where
+    there is nothing to fear it is 1: for networks that keep the law this makes no
+    difference, and the ablations that break it were trained on images in [0, 1].
+    """
+    if image.dtype in INTEGERS:
+        return np.float64(np.iinfo(image.dtype).max)
+    _, exponent = np.frexp(np.abs(image).max().astype(np.float64))
+    low, high = SAFE_EXPONENTS
+    return np.float64(1) if low <= exponent <= high else np.ldexp(1.0, exponent - 1)
+
+
 def blend(noisy: np.ndarray, restored: np.ndarray, strength: float) -> np.ndarray:
     """Returns `noisy` at strength 0, `restored` at 1, of their type.
 
@@ -205,5 +245,16 @@ def blend(noisy: np.ndarray, restored: np.ndarray, strength: float) -> np.ndarra
     result = np.empty_like(noisy)
     for row, (old, new) in enumerate(zip(noisy, restored, strict=True)):
         between = old + strength * (new.astype(np.float64) - old)
-        result[row] = pieces.to_type(between, noisy.dtype)
+        result[row] = _to_type(between, noisy.dtype)
     return result
+
+
+def _blending_type(dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+
+
+def _to_type(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if dtype in INTEGERS:
+        return np.clip(np.rint(values), 0, np.iinfo(dtype).max).astype(dtype)
+    limits = np.finfo(dtype)
+    return np.clip(values, limits.min, limits.max).astype(dtype)

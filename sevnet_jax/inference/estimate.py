@@ -10,7 +10,7 @@ from jax import stages
 
 SIDE = 2048  # of the image whose operations are counted: as large as tiles are
 PRODUCT = 1024  # rows and columns of the matrices whose product is timed
-# Of the speed of a matrix product; some is lost to what is computed twice.
+# Of the speed of a matrix product; some is lost to the overlap of tiles.
 REACHED = 0.75
 
 

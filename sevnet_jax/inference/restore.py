@@ -9,8 +9,7 @@ import numpy as np
 
 from sevnet_jax import images
 from sevnet_jax.inference.automatic import AutoDenoiser
-from sevnet_jax.inference.denoiser import Denoiser, blend
-from sevnet_jax.inference.pieces import Progress
+from sevnet_jax.inference.denoiser import Denoiser, Progress, blend
 from sevnet_jax.inference.program import SYMMETRIES
 
 LARGE = 2_000_000  # pixels to restore, from which on one waits for a while

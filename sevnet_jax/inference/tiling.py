@@ -1,4 +1,4 @@
-"""Cuts large images into strips, or windows that overlap by what the network sees.
+"""Cuts large images into windows that overlap by what the network sees around a pixel.
 
 Apart from the image's centre, the network is local. With the centre of the whole image,
 windows on multiples of `multiple` and a margin of the network's reach, the result is
@@ -64,31 +64,6 @@ def plan(
 
     (_, rows), (_, columns) = min(itertools.product(*axes), key=cost)
     return cut(height, rows, margin, multiple), cut(width, columns, margin, multiple)
-
-
-def cut_strips(
-    height: int, width: int, reach: int, multiple: int, most_pixels: int
-) -> list[slice]:
-    """Returns the rows of strips of one height, from top to bottom; none if too wide.
-
-    They go on for `reach` rows below the image, for what is seen of it there is
-    restored last: a slice may end below it, and the last one be empty. The height is a
-    multiple of four times `multiple`, as Winograd's products need it at the coarsest
-    scale, and more than `reach`; of several, the one with the least work.
-    """
-    step = 4 * multiple
-    rows = _round_up(height, multiple) + reach
-    sides = range(_round_up(reach + 1, step), most_pixels // width + 1, step)
-    if not sides:
-        return []
-    side = min(sides, key=lambda side: (_round_up(rows, side), -side))
-    return [np.s_[start : start + side] for start in range(0, rows, side)]
-
-
-def count_pixels(spans: tuple[list[Span], list[Span]]) -> int:
-    """Returns how many pixels the windows along two axes have in all."""
-    rows, columns = (sum(span.stop - span.start for span in axis) for axis in spans)
-    return rows * columns
 
 
 def blend(spans: list[Span]) -> list[np.ndarray]:

@@ -48,15 +48,6 @@ class Network(nn.Module):
         return None
 
     @property
-    def streams(self) -> bool:
-        """Whether large images can be restored in strips (strips.py).
-
-        It then has a reach, sees other rows through `layers.Conv` only, each called
-        once, and its branches meet in `layers.Align`.
-        """
-        return False
-
-    @property
     def told(self) -> tuple[str, ...]:
         """What a tile must know of its whole image: "centre", or that and "spread".
 

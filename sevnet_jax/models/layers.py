@@ -2,9 +2,7 @@
 
 An ablation is a name in NORMALIZATIONS or GATES; the block itself is written once. A
 part declares `reach`, how many tokens around a token it sees, and `keeps_the_law`. What
-a new part does not declare is measured (probe.py). A part that sees other tokens, but
-through `Conv` only, and whose branches meet in `Align`, may say so with `streams`
-(strips.py).
+a new part does not declare is measured (probe.py).
 """
 
 import functools
@@ -41,17 +39,6 @@ class Conv(nn.Module):
         shape = (self.size, self.size, x.shape[-1], self.features)
         kernel = self.param("kernel", init, shape, jnp.float32)
         return ops.convolve(x, kernel, self.stride, self.transposed)
-
-
-class Align(nn.Module):
-    """A signal and what a branch made of it, as they are. Degree 1.
-
-    It marks where they meet: strips.py holds the signal back there, for convolutions
-    in the branch wait for rows below.
-    """
-
-    def __call__(self, x: Array, branch: Array) -> tuple[Array, Array]:
-        return x, branch
 
 
 class ConstantScaling(nn.Module):
@@ -124,7 +111,6 @@ class InteractiveGating(nn.Module):
     scaling: str = "both"
 
     reach: ClassVar[int] = 1
-    streams: ClassVar[bool] = True
 
     @property
     def keeps_the_law(self) -> bool:
@@ -133,9 +119,7 @@ class InteractiveGating(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, 2C] -> [B, H, W, C]
         first, gate = split_halves(x, type(self).__name__)
-        gate, value = Align(name="align")(
-            gate, Conv(gate.shape[-1], name="value")(first)
-        )
+        value = Conv(gate.shape[-1], name="value")(first)
         match self.scaling:
             case "none":
                 return value * gate
@@ -231,14 +215,6 @@ class SEVB(nn.Module):
         return total
 
     @property
-    def streams(self) -> bool:
-        parts = [make() for make in self.parts.values()]
-        return all(
-            part.streams if hasattr(part, "streams") else probe.find_reach(part) == 0
-            for part in parts
-        )
-
-    @property
     def keeps_the_law(self) -> bool:
         return all(probe.find_law(make()) for make in self.parts.values())
 
@@ -248,8 +224,7 @@ class SEVB(nn.Module):
         parts = {name: make(name=name) for name, make in self.parts.items()}
         y = Conv(self.expansion * channels, name="expand")(parts["prepare"](x))
         y = parts["activate"](parts["normalize"](y))
-        x, y = Align(name="align")(x, Conv(channels, name="project")(y))
-        return x + y
+        return x + Conv(channels, name="project")(y)
 
 
 def choose(choices: Mapping[str, Any], name: str, what: str) -> Any:

@@ -10,16 +10,12 @@ from sevnet_jax.models.cpu import convolution
 
 
 def convolve(
-    x: Array,
-    kernel: Array,
-    stride: int = 1,
-    transposed: bool = False,
-    whole: bool = True,
+    x: Array, kernel: Array, stride: int = 1, transposed: bool = False
 ) -> Array:  # [B, H, W, I], [h, w, I, O] -> [B, H', W', O]
     """The bias-free convolution of `x`; every convolution of the models is this one.
 
     Degree 1 in `x` and in `kernel`. Borders are zero-padded so that H' = H / stride, or
-    H * stride if transposed. Unless `x` is `whole`, none are added above and below.
+    H * stride if transposed.
     """
     check_images(x)
     if x.shape[-1] != kernel.shape[2]:
@@ -31,7 +27,7 @@ def convolve(
     # (JAX makes the attributes of its config at run time.)
     precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined,unused-ignore]
     return convolution.convolve(
-        x, kernel.astype(x.dtype), stride, transposed, whole, precision
+        x, kernel.astype(x.dtype), stride, transposed, precision
     )
 
 
@@ -49,17 +45,6 @@ def pad_to_multiple(x: Array, multiple: int) -> Array:  # [B, H, W, C] -> [B, H'
             widths[axis] = (0, missing)
             x = pad(x, widths, mode="reflect" if missing < side else "edge")
     return x
-
-
-def crop(x: Array, padded: tuple[int, ...], wanted: tuple[int, ...]) -> Array:
-    """`x` without the rows and columns that `padded` has and `wanted` has not."""
-    rows, columns = (
-        side - (long - short)
-        for side, long, short in zip(
-            x.shape[1:3], padded[1:3], wanted[1:3], strict=True
-        )
-    )
-    return x[:, :rows, :columns]
 
 
 def image_mean(x: Array) -> Array:  # [B, H, W, C] -> [B, 1, 1, 1]

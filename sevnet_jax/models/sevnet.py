@@ -84,10 +84,6 @@ class SEVNet(Network):
         return self.stem * 2 ** len(self.blocks)
 
     @property
-    def streams(self) -> bool:
-        return self.block.streams and not self.remat  # which hides what waits
-
-    @property
     def told(self) -> tuple[str, ...]:
         return ("centre",) if self.centre == "image" else ()
 
@@ -156,24 +152,21 @@ class SEVNet(Network):
             y = stage(y, "bottleneck", self.bottleneck)
             for scale, count in reversed(list(enumerate(self.blocks))):
                 up = layers.Conv(y.shape[-1] // 2, 2, 2, True, name=f"up_{scale}")
-                skip, y = layers.Align(name=f"skip_{scale}")(skips[scale], up(y))
-                y = stage(y + skip, f"decoder_{scale}", count)
+                y = stage(up(y) + skips[scale], f"decoder_{scale}", count)
             outputs = self.channels * self.stem**2
             y = layers.Conv(outputs, gain=TAIL_GAIN, name="tail")(y)
             return depth_to_space(y, self.stem)
 
-        signal = ops.pad_to_multiple(tokens.widen(x), self.multiple)
-        centred = (signal - centre).astype(self.dtype)
+        signal = tokens.widen(x)
+        centred = signal - centre
+        padded = ops.pad_to_multiple(centred.astype(self.dtype), self.multiple)
         with (
             jax.default_matmul_precision(self.precision)
             if self.precision
             else contextlib.nullcontext()
         ):
-            residual = unet(centred)
-        padded = signal.shape
-        signal, residual = layers.Align(name="residual")(signal, residual)
-        restored = signal + residual.astype(signal.dtype)
-        return ops.crop(restored, padded, x.shape).astype(x.dtype)
+            residual = unet(padded)[:, : x.shape[1], : x.shape[2]]
+        return (signal + residual.astype(signal.dtype)).astype(x.dtype)
 
     def find_centre(self, x: Array) -> Array:  # [B, H, W, C] -> [B, 1, 1, 1]
         """What is subtracted from each image before the network."""

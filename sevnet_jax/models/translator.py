@@ -93,7 +93,5 @@ class Translated(Network):
         padded = ops.pad_to_multiple(x, self.multiple)
         translated = self.translator(padded, centre)
         restored = self.denoiser(translated, centre)
-        return (
-            ops.crop(translated, padded.shape, x.shape),
-            ops.crop(restored, padded.shape, x.shape),
-        )
+        height, width = x.shape[1:3]
+        return translated[:, :height, :width], restored[:, :height, :width]

@@ -77,7 +77,3 @@ class NormalizationWrapper(Network):
     @property
     def reach(self) -> int | None:
         return getattr(self.inner, "reach", None)
-
-    @property
-    def streams(self) -> bool:
-        return getattr(self.inner, "streams", False)

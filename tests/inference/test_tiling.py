@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sevnet_jax.inference import tiling
-from sevnet_jax.inference.denoiser import STRIP_PIXELS, TILE_PIXELS
+from sevnet_jax.inference.denoiser import TILE_PIXELS
 
 
 @given(
@@ -57,32 +57,3 @@ def test_24_megapixels_cost_a_quarter_more():
     rows, columns = tiling.plan(4000, 6000, 104, 8, TILE_PIXELS)
     pixels = len(rows) * rows[0].stop * len(columns) * columns[0].stop
     assert 1 < pixels / 24e6 < 1.27
-
-
-@pytest.mark.parametrize("height", [129, 256, 2000, 4000])
-def test_strips_follow_one_another_to_what_is_seen_below(height):
-    strips = tiling.cut_strips(height, 3000, 104, 8, STRIP_PIXELS)
-    (side,) = {rows.stop - rows.start for rows in strips}
-    assert [rows.start for rows in strips] == [i * side for i in range(len(strips))]
-    assert strips[-1].start < -(-height // 8) * 8 + 104 <= strips[-1].stop
-    assert 104 < side <= STRIP_PIXELS / 3000
-    assert side % 32 == 0
-
-
-def test_24_megapixels_in_strips_cost_little_more():
-    strips = tiling.cut_strips(4000, 6000, 104, 8, STRIP_PIXELS)
-    assert strips[-1].stop / 4000 <= 1.04
-
-
-def test_strips_are_more_than_the_network_sees_or_none():
-    first, *_ = tiling.cut_strips(4000, 12500, 104, 8, STRIP_PIXELS)
-    assert first.stop == 128
-    assert tiling.cut_strips(4000, 12501, 104, 8, STRIP_PIXELS) == []
-
-
-def test_pixels_of_windows_are_counted():
-    plan = tiling.plan(4000, 6000, 104, 8, TILE_PIXELS)
-    windows = [
-        (r.stop - r.start) * (c.stop - c.start) for r in plan[0] for c in plan[1]
-    ]
-    assert tiling.count_pixels(plan) == sum(windows)

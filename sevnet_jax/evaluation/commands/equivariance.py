@@ -21,7 +21,7 @@ from sevnet_jax.equivariance import Measurement, Part, Row
 from sevnet_jax.evaluation import report
 from sevnet_jax.evaluation.commands.arguments import whole_number
 from sevnet_jax.evaluation.report import finite, format_table, save_figure
-from sevnet_jax.models import Network, create_model, layers
+from sevnet_jax.models import Network, create_model
 from sevnet_jax.models.base import list_fields
 
 HELP = "whether f(kx) = k f(x) holds, and which part breaks it; exit code 1 if one does"
@@ -69,7 +69,6 @@ def study(
     parts = equivariance.measure_parts(
         model, variables, x, select=lambda path: path != "" and "/" not in path
     )
-    parts = [part for part in parts if part.kind != layers.Align.__name__]
     culprits = []
     if not whole.holds:
         culprits = equivariance.locate(model, variables, x, scales=None)

@@ -23,28 +23,20 @@ WINOGRAD_CHANNELS = 64
 WINOGRAD_CHANNELS_IN_TRAINING = 48
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
 def convolve(
-    x: Array,
-    kernel: Array,
-    stride: int,
-    transposed: bool,
-    whole: bool,
-    precision: str | None,
+    x: Array, kernel: Array, stride: int, transposed: bool, precision: str | None
 ) -> Array:  # [B, H, W, I], [h, w, I, O] -> [B, H', W', O]
-    """Zero-padded; transposed, each pixel writes itself times the kernel.
-
-    Unless `x` is `whole`, no rows of zeros are added above and below.
-    """
-    return _convolve(x, kernel, stride, transposed, whole, precision)
+    """Zero-padded; transposed, each pixel writes itself times the kernel."""
+    return _convolve(x, kernel, stride, transposed, precision)
 
 
 # All three are jitted so that layers of one shape are traced once.
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _convolve(x, kernel, stride, transposed, whole, precision):
-    static = (stride, transposed, whole, precision)
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def _convolve(x, kernel, stride, transposed, precision):
+    static = (stride, transposed, precision)
     return lax.platform_dependent(
         x,
         kernel,
@@ -53,9 +45,9 @@ def _convolve(x, kernel, stride, transposed, whole, precision):
     )
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _forward(x, kernel, stride, transposed, whole, precision):
-    static = (stride, transposed, whole, precision)
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def _forward(x, kernel, stride, transposed, precision):
+    static = (stride, transposed, precision)
     y = lax.platform_dependent(
         x,
         kernel,
@@ -65,9 +57,9 @@ def _forward(x, kernel, stride, transposed, whole, precision):
     return y, (x, kernel)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _backward(stride, transposed, whole, precision, saved, cotangent):
-    static = (stride, transposed, whole, precision)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _backward(stride, transposed, precision, saved, cotangent):
+    static = (stride, transposed, precision)
     return lax.platform_dependent(
         *saved,
         cotangent,
@@ -79,9 +71,9 @@ def _backward(stride, transposed, whole, precision, saved, cotangent):
 convolve.defvjp(_forward, _backward)
 
 
-def _differentiate(program, stride, transposed, whole, precision, x, kernel, cotangent):
+def _differentiate(program, stride, transposed, precision, x, kernel, cotangent):
     """The two gradients of `program`, left to JAX."""
-    fn = functools.partial(program, stride, transposed, whole, precision)
+    fn = functools.partial(program, stride, transposed, precision)
     return jax.vjp(fn, x, kernel)[1](cotangent)
 
 
@@ -89,7 +81,7 @@ def _train_on_cpu(*args):
     return _convolve_on_cpu(*args, channels=WINOGRAD_CHANNELS_IN_TRAINING)
 
 
-def _convolve_by_xla(stride, transposed, whole, precision, x, kernel):
+def _convolve_by_xla(stride, transposed, precision, x, kernel):
     strides = (stride, stride)
     if transposed:
         return lax.conv_transpose(
@@ -100,27 +92,21 @@ def _convolve_by_xla(stride, transposed, whole, precision, x, kernel):
             dimension_numbers=_LAYOUT,
             precision=precision,
         )
-    padding = lax.padtype_to_pads(x.shape[1:3], kernel.shape[:2], strides, "SAME")
     return lax.conv_general_dilated(
-        x,
-        kernel,
-        strides,
-        padding if whole else [(0, 0), padding[1]],
-        dimension_numbers=_LAYOUT,
-        precision=precision,
+        x, kernel, strides, "SAME", dimension_numbers=_LAYOUT, precision=precision
     )
 
 
-def _convolve_on_cpu(stride, transposed, whole, precision, x, kernel, *, channels):
+def _convolve_on_cpu(stride, transposed, precision, x, kernel, *, channels):
     size, _, inputs, outputs = kernel.shape
     height, width = x.shape[1:3]
     usual = (size, stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
     known = all(isinstance(side, int) for side in x.shape)  # not symbols
     if usual and known and inputs * outputs >= channels * channels:
-        return winograd.convolve(x, kernel, int(whole), precision)
+        return winograd.convolve(x, kernel, precision)
     covered = transposed or (height % size == 0 and width % size == 0)
     if size != stride or not covered:
-        return _convolve_by_xla(stride, transposed, whole, precision, x, kernel)
+        return _convolve_by_xla(stride, transposed, precision, x, kernel)
 
     def product(tokens, matrix):
         # As two matrices: with more axes XLA transposes tokens for the gradient.

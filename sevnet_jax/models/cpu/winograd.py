@@ -44,20 +44,16 @@ TO_OUTPUTS = np.array(  # 6 values to 4
 )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def convolve(
-    x: Array, kernel: Array, border: int, precision: str | None
-) -> Array:  # [B, H, W, I], [3, 3, I, O] -> [B, H', W, O]
-    """The zero-padded convolution. Degree 1 in `x` and in `kernel`.
-
-    `border` rows of zeros are added above and below, and one column at each side.
-    """
+    x: Array, kernel: Array, precision: str | None
+) -> Array:  # [B, H, W, I], [3, 3, I, O] -> [B, H, W, O]
+    """The zero-padded convolution. Degree 1 in `x` and in `kernel`."""
     batch, height, width, _ = x.shape
-    height += 2 * border - 2
     outputs = kernel.shape[-1]
     rows, columns = -(-height // STEP), -(-width // STEP)
     filters = _change(FROM_KERNEL, kernel)
-    products = _multiply(_transform_inputs(x, border), filters, (3, 2), precision)
+    products = _multiply(_transform_inputs(x), filters, (3, 2), precision)
     tiles = _change(TO_OUTPUTS, products)  # [4, 4, N, O]
     y = tiles.reshape(STEP, STEP, batch, rows, columns, outputs)
     y = y.transpose(2, 3, 0, 4, 1, 5)
@@ -65,16 +61,16 @@ def convolve(
     return y[:, :height, :width]
 
 
-def _forward(x, kernel, border, precision):
-    return convolve(x, kernel, border, precision), (x, kernel)
+def _forward(x, kernel, precision):
+    return convolve(x, kernel, precision), (x, kernel)
 
 
-def _backward(border, precision, saved, cotangent):
+def _backward(precision, saved, cotangent):
     x, kernel = saved
     turned = kernel[::-1, ::-1].swapaxes(2, 3)
-    by_x = convolve(cotangent, turned, 2 - border, precision)
+    by_x = convolve(cotangent, turned, precision)
     tiles = _change(TO_OUTPUTS.T, _split_tiles(cotangent))
-    products = _multiply(_transform_inputs(x, border), tiles, (2, 2), precision)
+    products = _multiply(_transform_inputs(x), tiles, (2, 2), precision)
     return by_x, _change(FROM_KERNEL.T, products)
 
 
@@ -100,15 +96,15 @@ def _change(matrix: np.ndarray, x: Array) -> Array:  # [m, m, ...] -> [n, n, ...
 
 
 def _split_tiles(y: Array) -> Array:  # [B, H, W, C] -> [4, 4, N, C]
-    y = _pad(y, (0, 0), overlap=0)
+    y = _pad(y, border=0)
     batch, height, width, channels = y.shape
     y = y.reshape(batch, height // STEP, STEP, width // STEP, STEP, channels)
     return y.transpose(2, 4, 0, 1, 3, 5).reshape(STEP, STEP, -1, channels)
 
 
-def _transform_inputs(x: Array, border: int) -> Array:  # [B, H, W, C] -> [6, 6, N, C]
+def _transform_inputs(x: Array) -> Array:  # [B, H, W, C] -> [6, 6, N, C]
     """By sums: tiles overlap, and a product would need them side by side first."""
-    x = _pad(x, (border, 1), overlap=SEEN - STEP)
+    x = _pad(x, border=1)
     rows = jnp.stack(_from_inputs(*_see(x, 1)), 0)
     seen = jnp.stack(_from_inputs(*_see(rows, 3)), 1)
     return seen.reshape(SEEN, SEEN, -1, x.shape[-1])
@@ -133,11 +129,7 @@ def _see(x: Array, axis: int) -> list[Array]:
     return [lax.slice_in_dim(x, k, k + last + 1, STEP, axis) for k in range(SEEN)]
 
 
-def _pad(x: Array, borders: tuple[int, int], overlap: int) -> Array:
-    """`x` with borders of zeros, and more behind it to fill the last tiles."""
-    fill = [
-        -(side + 2 * b - overlap) % STEP
-        for side, b in zip(x.shape[1:3], borders, strict=True)
-    ]
-    widths = [(b, b + f) for b, f in zip(borders, fill, strict=True)]
+def _pad(x: Array, border: int) -> Array:
+    """`x` with a border of zeros, and more behind it to fill the last tiles."""
+    widths = [(border, border + -side % STEP) for side in x.shape[1:3]]
     return jnp.pad(x, ((0, 0), *widths, (0, 0)))

@@ -24,7 +24,7 @@ def draw(rng, shape, dtype="float32"):
 
 
 def by_xla(x, kernel, stride, transposed):
-    return convolution._convolve_by_xla(stride, transposed, True, None, x, kernel)
+    return convolution._convolve_by_xla(stride, transposed, None, x, kernel)
 
 
 @every_use

@@ -1,7 +1,5 @@
 """Winograd's products give the convolution and its gradients, and keep the law."""
 
-import functools
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -21,29 +19,24 @@ def draw(rng, shape):
     return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
 
-# One program, not one for each of its many small steps.
-@functools.partial(jax.jit, static_argnames="whole")
-def by_winograd(x, kernel, whole=True):
-    return winograd.convolve(x, kernel, int(whole), None)
+@jax.jit  # one program, not one for each of its many small steps
+def by_winograd(x, kernel):
+    return winograd.convolve(x, kernel, None)
 
 
-@functools.partial(jax.jit, static_argnames="whole")
-def by_xla(x, kernel, whole=True):
-    return convolution._convolve_by_xla(1, False, whole, None, x, kernel)
+@jax.jit
+def by_xla(x, kernel):
+    return convolution._convolve_by_xla(1, False, None, x, kernel)
 
 
-@pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(
     "shape",
     [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in MORE_SHAPES)],
 )
-def test_value_and_gradients_are_the_convolutions(rng, shape, whole):
+def test_value_and_gradients_are_the_convolutions(rng, shape):
     x, kernel = draw(rng, shape), draw(rng, (3, 3, shape[-1], 4))
-    if not whole:  # rows above and below that are no part of the result
-        x = jnp.concatenate([x, x[:, :1], x[:, :1]], 1)
-    expected, transpose = jax.vjp(functools.partial(by_xla, whole=whole), x, kernel)
-    assert expected.shape[1] == shape[1]
-    got, backward = jax.vjp(functools.partial(by_winograd, whole=whole), x, kernel)
+    expected, transpose = jax.vjp(by_xla, x, kernel)
+    got, backward = jax.vjp(by_winograd, x, kernel)
     cotangent = draw(rng, expected.shape)
     for ours, theirs in zip(
         (got, *backward(cotangent)), (expected, *transpose(cotangent)), strict=True
