@@ -1,0 +1,165 @@
+"""Shows what more training buys: held-out scores against the pixels seen so far.
+
+python -m studies.weights.curve --run runs/wide --before 8.5e8 \
+    --weights 2.9e8=first.safetensors 5.9e8=sevnet_s 8.5e8=sevnet_s_wide \
+    --write studies/weights/README.md
+
+A run's own validations are its points; it began after --before pixels. Weights of
+earlier stages are scored here, on the images and noises of that run's validation. The
+points go to curve.json, from which table and figure are made; without --run, only
+these are made again.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from matplotlib.figure import Figure
+
+from sevnet_jax import weights
+from sevnet_jax.evaluation.report import format_json, format_markdown, save_figure
+from sevnet_jax.files import write_atomically
+from sevnet_jax.runtime import compiler_options
+from sevnet_jax.training import recipe, workdir
+from sevnet_jax.training.logs import read_metrics
+from sevnet_jax.training.watch import Validation
+from studies import results
+
+RESULTS = Path(__file__).parent / "results"
+PSNR = "psnr "
+USED = ("model", "data", "watch", "seed")  # of a recipe
+Point = dict[str, Any]  # "pixels", "from", and PSNR by noise
+
+
+def read_run(folder: Path, before: float) -> tuple[recipe.Recipe, list[Point]]:
+    """Returns the recipe of a run and a point for each of its validations."""
+    config = json.loads((folder / workdir.CONFIG).read_text(encoding="utf-8"))
+    used = recipe.from_mapping({key: config[key] for key in USED if key in config})
+    step = used.data.batch_size * used.data.patch_size**2
+    points = [
+        _make_point(before + step * record["step"], folder.name, record)
+        for record in read_metrics(folder)
+        if record["kind"] == "validation"
+    ]
+    return used, points
+
+
+def score(name: str, pixels: float, used: recipe.Recipe) -> Point:
+    """Returns the point of weights, by the validation of a run."""
+    found = weights.load_named(name)
+    run = jax.jit(found.model.apply, compiler_options=compiler_options(forward=True))
+    validation = Validation(used.watch, used.seed, found.model.channels)
+    values, _ = validation.score(lambda noisy: run(found.params, noisy))
+    return _make_point(pixels, Path(name).stem, values)
+
+
+def load(file: Path) -> list[Point]:
+    """Returns the points of a file, which has null for scores that are no number."""
+    points = json.loads(file.read_text(encoding="utf-8"))
+    return [_make_point(p["pixels"], p["from"], p["psnr"], "") for p in points]
+
+
+def tabulate(points: Sequence[Point]) -> str:
+    """Returns the points as a table."""
+    noises = list(points[0]["psnr"])
+    header = ["pixels seen", "weights", *(noise.replace(":", " ") for noise in noises)]
+    cells = [
+        [f"{p['pixels']:.3g}", p["from"], *(f"{p['psnr'][n]:.2f}" for n in noises)]
+        for p in points
+    ]
+    return format_markdown(header, cells)
+
+
+def draw(points: Sequence[Point], path: Path) -> None:
+    """Draws each noise's gain over the first point."""
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    first = points[0]["psnr"]
+    for noise in first:
+        gains = [point["psnr"][noise] - first[noise] for point in points]
+        axes.plot([p["pixels"] for p in points], gains, "o-", ms=4, label=noise)
+    axes.set_xscale("log")
+    axes.set_xlabel("pixels seen in training")
+    axes.set_ylabel(f"gain over {points[0]['from']}, dB")
+    axes.grid(color="#e6e6e6", which="both")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    save_figure(figure, path)
+
+
+def _make_point(
+    pixels: float, name: str, values: dict[str, Any], prefix: str = PSNR
+) -> Point:
+    found = {
+        key.removeprefix(prefix): math.nan if value is None else value
+        for key, value in values.items()
+        if key.startswith(prefix)
+    }
+    return {"pixels": pixels, "from": name, "psnr": found}
+
+
+def _read_weights(text: str) -> tuple[float, str]:
+    pixels, _, name = text.partition("=")
+    try:
+        return float(pixels), name
+    except ValueError:
+        raise ValueError(
+            f"--weights takes PIXELS=WEIGHTS, such as 5.9e8=sevnet_s, got {text!r}"
+        ) from None
+
+
+def make_points(folder: Path, before: float, earlier: Sequence[str]) -> list[Point]:
+    """Returns the points of a run and of earlier weights, by the pixels seen."""
+    used, points = read_run(folder, before)
+    points += [
+        score(name, pixels, used) for pixels, name in map(_read_weights, earlier)
+    ]
+    if not points:
+        raise ValueError(f"the run {str(folder)!r} has no validations yet")
+    return sorted(points, key=lambda point: point["pixels"])
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", type=Path, help="the folder of a run")
+    parser.add_argument(
+        "--before", type=float, default=0.0, help="pixels seen before that run"
+    )
+    parser.add_argument(
+        "--weights",
+        nargs="*",
+        default=[],
+        metavar="PIXELS=WEIGHTS",
+        help="weights of earlier stages, and what they had seen",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help="folder of curve.json"
+    )
+    parser.add_argument("--write", type=Path, help="a document to put the table into")
+    args = parser.parse_args(argv)
+    file = args.out / "curve.json"
+    try:
+        if args.run:
+            points = make_points(args.run, args.before, args.weights)
+            args.out.mkdir(parents=True, exist_ok=True)
+            text = format_json(points)
+            write_atomically(file, lambda part: part.write_text(text, encoding="utf-8"))
+        else:
+            points = load(file)
+        draw(points, args.out / "curve.png")
+        results.write_tables(tabulate(points) + "\n", args.write)
+    except (ValueError, OSError) as error:
+        print(f"curve: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
