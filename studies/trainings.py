@@ -17,9 +17,11 @@ from ml_collections import ConfigDict
 from sevnet_jax import weights
 from sevnet_jax.data.noise import PAPER_COLUMNS
 from sevnet_jax.evaluation import methods, protocol, runs, scenes
+from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training.logs import read_metrics
 from sevnet_jax.training.loop import Diverged, train
 from sevnet_jax.training.recipe import Recipe, from_mapping
+from sevnet_jax.training.watch import Validation
 from studies import results, selection
 from studies.means import IN_DISTRIBUTION
 from studies.results import name_run
@@ -178,6 +180,17 @@ def read_held_out(folder: Path, recipe: Recipe) -> float | None:
         if record["kind"] == "validation" and record["step"] == recipe.steps
     ]
     return last
+
+
+def validate(name: str, recipe: Recipe) -> dict[str, float]:
+    """Returns what weights score in the validation of a recipe, by metric and noise."""
+    found = weights.load_named(name)
+    restore = jax.jit(
+        found.model.apply, compiler_options=compiler_options(forward=True)
+    )
+    validation = Validation(recipe.watch, recipe.seed, found.model.channels)
+    values, _ = validation.score(lambda noisy: restore(found.params, noisy))
+    return values
 
 
 def score(study: Study, stages: Sequence[Run]) -> None:

@@ -19,15 +19,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from sevnet_jax import images, weights
 from sevnet_jax.data import sources
 from sevnet_jax.evaluation import methods
 from sevnet_jax.evaluation.commands.curve import LEVELS
-from sevnet_jax.runtime import compiler_options
-from sevnet_jax.training.watch import Validation
 from studies import command, results, trainings
 from studies.ablation.rows import WRAPPED
 from studies.means import IN_DISTRIBUTION
@@ -176,13 +173,7 @@ def validate(study: Study, bare: Run, folder: Path) -> float:
     recipe = trainings.make_recipe(
         study, bare["row"], bare["seed"], bare["stage"], None
     )
-    found = weights.load_named(str(folder))
-    restore = jax.jit(
-        found.model.apply, compiler_options=compiler_options(forward=True)
-    )
-    validation = Validation(recipe.watch, recipe.seed, found.model.channels)
-    values, _ = validation.score(lambda noisy: restore(found.params, noisy))
-    return values[f"psnr {IN_DISTRIBUTION}"]
+    return trainings.validate(str(folder), recipe)[f"psnr {IN_DISTRIBUTION}"]
 
 
 if __name__ == "__main__":

@@ -18,17 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 from matplotlib.figure import Figure
 
-from sevnet_jax import weights
 from sevnet_jax.evaluation.report import format_json, format_markdown, save_figure
 from sevnet_jax.files import write_atomically
-from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training import recipe, workdir
 from sevnet_jax.training.logs import read_metrics
-from sevnet_jax.training.watch import Validation
-from studies import results
+from studies import results, trainings
 
 RESULTS = Path(__file__).parent / "results"
 PSNR = "psnr "
@@ -47,15 +43,6 @@ def read_run(folder: Path, before: float) -> tuple[recipe.Recipe, list[Point]]:
         if record["kind"] == "validation"
     ]
     return used, points
-
-
-def score(name: str, pixels: float, used: recipe.Recipe) -> Point:
-    """Returns the point of weights, by the validation of a run."""
-    found = weights.load_named(name)
-    run = jax.jit(found.model.apply, compiler_options=compiler_options(forward=True))
-    validation = Validation(used.watch, used.seed, found.model.channels)
-    values, _ = validation.score(lambda noisy: run(found.params, noisy))
-    return _make_point(pixels, Path(name).stem, values)
 
 
 def load(file: Path) -> list[Point]:
@@ -117,7 +104,8 @@ def make_points(folder: Path, before: float, earlier: Sequence[str]) -> list[Poi
     """Returns the points of a run and of earlier weights, by the pixels seen."""
     used, points = read_run(folder, before)
     points += [
-        score(name, pixels, used) for pixels, name in map(_read_weights, earlier)
+        _make_point(pixels, Path(name).stem, trainings.validate(name, used))
+        for pixels, name in map(_read_weights, earlier)
     ]
     if not points:
         raise ValueError(f"the run {str(folder)!r} has no validations yet")
