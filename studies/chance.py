@@ -67,8 +67,14 @@ def compare_kinds(broken: Sequence[Row], keep: Sequence[Row]) -> str:
     if len(keep) < 2 or len(broken) < 2:
         return ""
 
+    def rank(value: float) -> float:
+        return value if math.isfinite(value) else -math.inf  # a collapsed one is last
+
     def test(metric: str, over: str) -> tuple[float, float]:
-        kinds = [[getattr(r, metric)[over] for r in kind] for kind in (broken, keep)]
+        kinds = [
+            [rank(getattr(row, metric)[over]) for row in kind]
+            for kind in (broken, keep)
+        ]
         p = scipy.stats.mannwhitneyu(*kinds, method="exact").pvalue
         return float(np.median(kinds[0]) - np.median(kinds[1])), float(p)
 

@@ -64,8 +64,9 @@ class Row:
 
     def score(self, noise: str) -> str:
         """Returns PSNR / SSIM."""
-        psnr, ssim = self.psnr[noise], self.ssim[noise]
-        return f"{psnr:.2f} / {ssim:.4f}" if math.isfinite(psnr) else "not finite"
+        psnr = self.psnr[noise]
+        ssim = f" / {self.ssim[noise]:.4f}" if math.isfinite(psnr) else ""
+        return format_psnr(psnr) + ssim
 
     def cut(self, noises: Sequence[str]) -> "Row":
         """Returns the same with some of its noises."""
@@ -77,12 +78,17 @@ class Row:
         return dataclasses.replace(self, **fields)
 
 
+def format_psnr(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "not finite"
+
+
 def load(folder: str | Path) -> dict[str, Run]:
     """Returns all runs by name; those of one set must be of the same images."""
     paths = sorted(Path(folder).glob("*.json"))
     if not paths:
         raise ValueError(f"no results of runs (*.json) in {str(folder)!r}")
-    runs, first = {}, None
+    runs: dict[str, Run] = {}
+    known: dict[str, dict[str, int]] = {}  # the images of each set
     for path in paths:
         try:
             runs[path.stem] = run = json.loads(path.read_text())
@@ -93,8 +99,8 @@ def load(folder: str | Path) -> dict[str, Run]:
             }
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} holds no run: {error!r}") from None
-        first = first or images
-        if images and images != first:
+        known = {**images, **known}
+        if any(known[data] != counts for data, counts in images.items()):
             raise ValueError(f"{path} was scored on other images than the other runs")
     return runs
 
@@ -140,11 +146,12 @@ def find_recipe(run: Run) -> dict[str, Any]:
 
 
 def find_sets(runs: Mapping[str, Run]) -> dict[str, int]:
-    """Returns the sets that runs were scored on, and how many images they have."""
+    """Returns the sets that all runs were scored on, and how many images they have."""
+    scored = [run["means"] for run in runs.values() if run["means"]]
     return {
         data: max(mean["images"] for mean in means.values())
-        for run in runs.values()
-        for data, means in run["means"].items()
+        for data, means in (scored[0].items() if scored else ())
+        if all(data in others for others in scored)
     }
 
 

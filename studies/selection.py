@@ -108,7 +108,7 @@ def format_training(
         if not run["means"]:
             return "-"
         (row,) = results.collect_runs({"": run}, data, order)
-        return f"{row.psnr[OOD]:.2f}"
+        return results.format_psnr(row.psnr[OOD])
 
     cells = [
         [

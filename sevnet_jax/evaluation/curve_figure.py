@@ -66,8 +66,9 @@ def plot(curve: Curve) -> Figure:
             "markersize": 5 if len(names) <= MANY else 4,
         }
     ends = []
-    for name, style in styles.items():
-        values = np.asarray(curve.psnr[name])
+    for name, scores in curve.psnr.items():
+        style = styles[name]
+        values = np.asarray(scores)
         finite = np.isfinite(values)
         values = np.where(finite, values, np.nan)  # a gap where it is infinite
         axes.plot(curve.levels, values, **style)

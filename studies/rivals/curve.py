@@ -40,7 +40,7 @@ def make(runs: Mapping[str, Run], chosen: Mapping[str, Run]) -> Curve:
 def tabulate(curve: Curve) -> str:
     """Returns the numbers of a curve."""
     cells = [
-        [name, *(f"{psnr:.2f}" for psnr in scores)]
+        [name, *(results.format_psnr(psnr) for psnr in scores)]
         for name, scores in curve.psnr.items()
     ]
     return format_markdown(["sigma", *(f"{level:g}" for level in curve.levels)], cells)

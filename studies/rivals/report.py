@@ -34,9 +34,10 @@ def collect(runs: Mapping[str, Run], data: str) -> list[Row]:
 def find_losers(runs: Mapping[str, Run], among: Sequence[str]) -> list[str]:
     """Returns rivals by what they score out of distribution, the lowest first.
 
-    On the first set. Those that did not converge come last.
+    On the first set and of the first seed, which all have: the choice stays the same
+    when second seeds are trained. Those that did not converge come last.
     """
-    chosen = choose(runs)
+    chosen = {k: run for k, run in choose(runs).items() if run["seed"] == 0}
     late = selection.list_late(chosen, OURS)
     data = next(iter(results.find_sets(chosen)))
 
@@ -49,6 +50,12 @@ def find_losers(runs: Mapping[str, Run], among: Sequence[str]) -> list[str]:
     return [row.name for row in sorted(found, key=judge)]
 
 
+def find_bare(chosen: Mapping[str, Run], runs: Mapping[str, Run]) -> dict[str, Run]:
+    """Returns the runs whose weights were put into a wrapper afterwards."""
+    names = [name.replace(ONLY, "") for name in chosen if ONLY in name]
+    return {name: runs[name] for name in names}
+
+
 def format_study(runs: Mapping[str, Run]) -> str:
     """Returns all tables in Markdown."""
     chosen = choose(runs)
@@ -58,14 +65,17 @@ def format_study(runs: Mapping[str, Run]) -> str:
     controls = selection.find_controls(chosen, OURS)
     noisy = {name: run for name, run in runs.items() if run["row"] == NOISY}
     parts = [tables.describe_data(chosen)]
-    for data, images in results.find_sets(chosen).items():
+    for data, images in results.find_sets({**noisy, **chosen}).items():
         found = collect(chosen, data)
         title = f"{data}, {count_images(images, images)}"
         scores = tables.tabulate(collect({**noisy, **chosen}, data))
         parts.append(f"{title}, PSNR / SSIM, {DESCRIPTION}:\n\n{scores}\n")
         for kind, table in (
             (f"difference to {OURS}", tables.compare(found, late, controls, data)),
-            ("difference to the same network bare", tables.compare_wrapped(found)),
+            (
+                "difference to the same network bare",
+                tables.compare_wrapped(found, collect(find_bare(chosen, runs), data)),
+            ),
         ):
             if table:
                 parts.append(f"{title}, {kind}, dB of PSNR:\n\n{table}\n")

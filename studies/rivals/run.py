@@ -82,10 +82,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def check_rows(rows: Sequence[str]) -> None:
     for row in rows:
-        if row.removesuffix(WRAPPED) not in (BASELINE, *FIRST, *OTHERS):
+        if row != BASELINE and row.removesuffix(WRAPPED) not in (*FIRST, *OTHERS):
             raise ValueError(
-                f"unknown row {row!r}; give names of {', '.join((*FIRST, *OTHERS))}, "
-                f"each also as NAME{WRAPPED}"
+                f"unknown row {row!r}; give {BASELINE}, or names of "
+                f"{', '.join((*FIRST, *OTHERS))}, each also as NAME{WRAPPED}"
             )
 
 
@@ -94,7 +94,7 @@ def run_all(
 ) -> None:
     """Trains, wraps and repeats: first the eight, then with the other four."""
     score_noisy(study)
-    ours = train_ours(study, seed=0)
+    ours, again = (train_ours(study, seed) for seed in (0, 1))
     longest, trained = 0, []
     for group in ((BASELINE, *FIRST), OTHERS):
         chosen = [name for name in group if name in (BASELINE, *networks)]
@@ -107,7 +107,7 @@ def run_all(
             longest = max(longest, train(study, name + WRAPPED, 0, ours))
         telling = [name + end for name in losers[:1] for end in ("", WRAPPED)]
         for row in telling if repeated is None else repeated:
-            longest = max(longest, train(study, row, 1, train_ours(study, seed=1)))
+            longest = max(longest, train(study, row, 1, again))
         trainings.train_controls(study, OURS, longest)
 
 

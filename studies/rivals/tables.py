@@ -82,14 +82,20 @@ def compare(
     return format_markdown(header, cells) if cells else ""
 
 
-def compare_wrapped(found: Sequence[Row]) -> str:
-    """Returns each wrapped row minus the same network as it is."""
+def compare_wrapped(found: Sequence[Row], bare: Sequence[Row]) -> str:
+    """Returns each wrapped row minus the same network as it is.
+
+    What was wrapped after training, minus `bare`, the very same weights: no training
+    lies between the two, so there is no margin of chance.
+    """
     names = networks.describe()
     rows = {row.name: row for row in found}
+    same = {**rows, **{row.name: row for row in bare}}
     cells = [
-        [names[name], *_subtract(rows, (name, networks.name_preset(name)), ())]
+        [names[name], *_subtract(pool, (name, networks.name_preset(name)), ())]
         for name in rows
-        if name.endswith((ONLY, WRAPPED)) and networks.name_preset(name) in rows
+        for pool in [same if name.endswith(ONLY) else rows]
+        if name.endswith((ONLY, WRAPPED)) and networks.name_preset(name) in pool
     ]
     return format_markdown(["network", *OVER], cells) if cells else ""
 
@@ -117,7 +123,8 @@ def _find_papers(row: str, data: str) -> str:
     gaps = [
         rival[name].psnr - ours[name].psnr
         for name in rival
-        if name in ours and name != IN_DISTRIBUTION and not rival[name].doubt
+        if name in ours and name != IN_DISTRIBUTION
+        if not rival[name].doubt and not ours[name].doubt
     ]
     return f"{np.mean(gaps):+.2f}" if gaps else "-"
 

@@ -101,6 +101,48 @@ def test_the_losers_are_the_lowest_that_converged(folder, write_run):
     assert found == ["grl_xs", *losers]
 
 
+def test_a_second_seed_changes_no_choice_of_losers(folder, write_run):
+    rivals = ["esc_xs", "restormer_xs", "nafnet_xs"]
+    before = report.find_losers(results.load(folder), rivals)
+    write_run("nafnet_xs", 27.0, seed=1)  # lucky: in the mean no longer the lowest
+    assert report.find_losers(results.load(folder), rivals) == before
+
+
+def test_what_is_wrapped_after_training_is_held_against_its_own_weights(
+    folder, write_run
+):
+    write_run("nafnet_xs", 24.0, seed=1)  # whose weights nobody wrapped
+    text = report.format_study(results.load(folder))
+    after = read_lines(text, "NAFNet, wrapped after training")
+    assert after[1] == ["-1.00", "+1.00", "+2.00 |"]
+    # Late with its first seed, which is then no row: still its own weights.
+    write_run("nafnet_xs", 22.0, held_out=30.0)
+    text = report.format_study(results.load(folder))
+    assert read_lines(text, "NAFNet, wrapped after training")[1] == after[1]
+
+
+def test_a_collapsed_network_is_last_in_the_ranks(folder, write_run):
+    write_run("grl_xs", None)
+    text = report.format_study(results.load(folder))
+    assert "nan" not in text
+    assert "medians: -2.10 dB" in text  # of -inf, 22.0, 24.0 and 24.5
+
+
+def test_sets_that_only_some_runs_have_wait_for_the_others(folder):
+    runs = results.load(folder)
+    before = report.format_study(runs)
+    path = folder / "nafnet_xs_seed0_stage0.json"
+    run = json.loads(path.read_text())
+    run["means"]["CBSD68"] = run["means"]["Kodak24"]
+    path.write_text(json.dumps(run))
+    assert report.format_study(results.load(folder)) == before
+
+
+def test_a_report_before_the_noisy_images_are_scored(folder):
+    (folder / "noisy_seed0_stage0.json").unlink()
+    assert report.main(["--runs", str(folder)]) == 0
+
+
 def test_runs_on_other_photos_are_named(folder, write_run):
     write_run("swinir_xs", 24.0, photos="drawn")
     text = report.format_study(results.load(folder))
