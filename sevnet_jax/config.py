@@ -10,7 +10,8 @@ import contextlib
 import hashlib
 import importlib.util
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,12 +26,19 @@ from sevnet_jax.runtime import find_user_cache
 def load_config(spec: str) -> ConfigDict:
     """What the file's `get_config` returns, given the argument behind the colon."""
     path, argument = split_spec(spec)
-    try:
-        module = load_parts(path)
+    module = load_parts(path)
+    with _name_errors(spec):
         if not hasattr(module, "get_config"):
             raise ValueError("it defines no get_config()")
         return ConfigDict(module.get_config(*([argument] if argument else [])))
-    except Exception as error:  # a config is anybody's code
+
+
+@contextlib.contextmanager
+def _name_errors(spec: str | Path) -> Iterator[None]:
+    """A config is anybody's code: whatever it raises becomes one line."""
+    try:
+        yield
+    except Exception as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"config {spec}: {kind}{error}") from error
 
@@ -48,11 +56,15 @@ def load_parts(path: str | Path) -> ModuleType:
         raise ValueError(
             f"there is no config file {str(path)!r}; the project has some in configs/"
         )
-    module_spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    # No import finds a module of such a name: a config may be called json.py.
+    name = f"config {Path(path).resolve()}"
+    module_spec = importlib.util.spec_from_file_location(name, path)
     if module_spec is None or module_spec.loader is None:
         raise ValueError(f"a config is a Python file, got {str(path)!r}")
     module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
+    sys.modules[name] = module  # dataclasses look for their module there
+    with _name_errors(path):
+        module_spec.loader.exec_module(module)
     return module
 
 
@@ -72,16 +84,13 @@ def recall(known: Mapping[str, str] | None) -> bool:
     """
     if not known:
         return False
-    note = _find_note(known["sha256"])
-    if not note.is_file():
-        return False
-    path = Path(note.read_text())
-    if not path.is_file() or _hash(path) != known["sha256"]:
-        return False
     try:
-        load_parts(path)
-    except Exception as error:  # a config is anybody's code
-        raise ValueError(f"config {path}: {type(error).__name__}: {error}") from error
+        path = Path(_find_note(known["sha256"]).read_text())
+        if _hash(path) != known["sha256"]:
+            return False
+    except OSError:  # there is no note, or no longer such a file
+        return False
+    load_parts(path)
     return True
 
 

@@ -22,9 +22,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
-    )
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
     try:

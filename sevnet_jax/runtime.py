@@ -1,5 +1,6 @@
 """How the commands set up JAX, where they keep their cache, and what they run on."""
 
+import argparse
 import importlib.metadata
 import os
 import platform
@@ -15,9 +16,19 @@ def name_command(script: str) -> str:
     return name if name.startswith("sevnet-") else script
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything else does."""
+
+    def error(self, message: str):
+        raise ValueError(f"{message}; see --help")
+
+
 def find_user_cache() -> Path:
     """Returns the folder for what this user's runs of the project keep."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:  # a user without a home, as in some containers
+        raise OSError(str(error)) from None
     return Path(caches) / "sevnet_jax"
 
 
@@ -30,8 +41,8 @@ def use_compilation_cache() -> Path | None:
     # JAX makes the attributes of its config at run time.
     folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined,unused-ignore]
     if not folder:
-        folder = str(find_user_cache() / "xla")
         try:
+            folder = str(find_user_cache() / "xla")
             Path(folder).mkdir(parents=True, exist_ok=True)
         except OSError:
             return None

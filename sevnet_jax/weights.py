@@ -79,18 +79,18 @@ def load_weights(path: str | Path) -> Weights:
         raise ValueError(
             f"{path} is not a complete safetensors file: {error}"
         ) from None
+    wanted = metadata.pop("sha256", None)
+    digest = _digest(arrays, metadata)
+    if digest != wanted:
+        raise ValueError(f"{path} is damaged: its content does not match its sha256")
     try:
         config = json.loads(metadata["model"])
         provenance = json.loads(metadata["provenance"])
         recall(provenance.get("config"))
         model = create_model(**config)
-        wanted = metadata.pop("sha256")
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         hint = _name_config(metadata)
         raise ValueError(f"{path} uses an unknown model: {error}{hint}") from None
-    digest = _digest(arrays, metadata)
-    if digest != wanted:
-        raise ValueError(f"{path} is damaged: its content does not match its sha256")
     params = traverse_util.unflatten_dict(arrays, sep="/")
     check_fit(path, params, model)
     params = jax.device_put(params)  # jnp.asarray would compile for every shape

@@ -111,3 +111,13 @@ def test_a_file_that_is_no_python_is_named(tmp_path):
         load_config(str(path))
     with pytest.raises(ValueError, match="no config file"):
         load_config(str(tmp_path / "missing.py"))
+
+
+def test_a_config_may_define_dataclasses(tmp_path):
+    path = tmp_path / "json.py"  # and may be called as a module is
+    path.write_text(
+        "from __future__ import annotations\nimport dataclasses, json\n"
+        "@dataclasses.dataclass\nclass Law:\n    level: float = 1.0\n"
+        "def get_config(): return json.loads('{}')\n"
+    )
+    assert not load_config(str(path))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from sevnet_jax import create_model
+from sevnet_jax.config import recall
 from sevnet_jax.runtime import compiler_options, use_compilation_cache
 
 
@@ -47,3 +48,14 @@ def test_forward_passes_need_less_memory_in_an_order_of_their_own():
         for forward in (False, True)
     }
     assert needed[True] < 0.9 * needed[False], needed
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    def fail():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", fail)
+    jax.config.update("jax_compilation_cache_dir", None)
+    assert use_compilation_cache() is None
+    assert not recall({"sha256": "0", "file": "a.py"})

@@ -74,7 +74,7 @@ HEAD = "params/head/kernel"
         (
             None,
             lambda m: m.update(model=m["model"].replace("sevnet_s", "sevnet_s ")),
-            False,
+            True,
             "an unknown model",
         ),
         (None, lambda m: m.update(provenance="{}"), False, "is damaged"),
@@ -105,6 +105,8 @@ HEAD = "params/head/kernel"
         ),
         (None, lambda m: m.pop("format"), True, "not written by sevnet_jax"),
         (None, lambda m: m.pop("model"), True, "an unknown model"),
+        (None, lambda m: m.pop("sha256"), False, "is damaged"),
+        (None, lambda m: m.update(provenance="[]"), True, "an unknown model"),
         (
             None,
             lambda m: m.update(model='{"name": "resnet"}'),

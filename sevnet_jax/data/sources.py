@@ -88,9 +88,7 @@ class Source(abc.ABC):
             if min(image.shape[:2]) < self.min_side:
                 raise ValueError(too_small(image.shape, self.min_side))
         except Exception as error:  # a decoder may raise anything on a broken file
-            # But a system that fails for a moment must not change the images for good.
-            if isinstance(error, MemoryError) or getattr(error, "errno", None):
-                raise
+            _raise_if_passing(error)
             with self._lock:
                 if index not in self._bad:  # another thread may have been here
                     self._bad.add(index)
@@ -98,6 +96,12 @@ class Source(abc.ABC):
             return None
         self._cache.put((self, index), image)
         return image
+
+
+def _raise_if_passing(error: Exception) -> None:
+    """A system that fails for a moment must not change the images for good."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None):
+        raise error
 
 
 def too_small(shape: tuple[int, ...], min_side: int) -> str:
@@ -122,6 +126,7 @@ class Folder(Source):
         try:
             size = images.read_size(path)
         except Exception as error:
+            _raise_if_passing(error)
             self.skip(str(path), error)
             return False
         if min(size) < self.min_side:
@@ -158,6 +163,8 @@ class DeadLeaves(Source):
 def _open_dead_leaves(text: str, min_side: int, cache: Cache) -> Source:
     if text and not text.isdecimal():
         raise ValueError(f"dead_leaves:SEED takes a whole number, got {text!r}")
+    if int(text or 0) >= 2**32:
+        raise ValueError(f"the seed of dead_leaves is below 2**32, got {text}")
     return DeadLeaves(seed=int(text or 0), min_side=min_side, cache=cache)
 
 
@@ -206,13 +213,12 @@ def parse_weights(spec: str | Mapping[str, float]) -> dict[str, float]:
 
 def without_paths(spec: str | Mapping[str, float]) -> str:
     """Returns a spec with its folders' last names only, for publication."""
-    parts = {
-        Path(name).name if Path(name).is_dir() else name: weight
-        for name, weight in parse_weights(spec).items()
-    }
-    if len(parts) == 1:
-        return next(iter(parts))
-    return ",".join(f"{name}={weight:g}" for name, weight in parts.items())
+    weights = parse_weights(spec)
+    names = [Path(name).name if Path(name).is_dir() else name for name in weights]
+    if len(names) == 1:
+        return names[0]
+    pairs = zip(names, weights.values(), strict=True)
+    return ",".join(f"{name}={weight:g}" for name, weight in pairs)
 
 
 def open_sources(

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sevnet_jax.inference.automatic import AutoDenoiser
+from sevnet_jax.inference.automatic import CAMERA, WEIGHTS, AutoDenoiser
 from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.weights import FILE, Weights, find_file, join, load_denoiser, load_named
 
@@ -176,6 +176,9 @@ def open_classical(name: str) -> Method:
             raise ValueError(f"method {name!r} needs {package}: {hint}") from None
         versions[package] = getattr(module, "__version__", "?")
     provenance = {"method": name, "versions": versions}
+    if name == "auto":
+        chosen = (*WEIGHTS.values(), *CAMERA.values())
+        provenance["weights_sha256"] = {w: load_named(w).sha256 for w in chosen}
     if packages:
         provenance["told"] = "the rms of the noise in each image"
     return Method(name, METHODS[name], provenance)

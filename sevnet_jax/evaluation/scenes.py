@@ -58,7 +58,7 @@ def from_folder(
     files = images.list_files(root)
     return [
         Scene(
-            root.resolve().name,
+            _name_set(root, channels),
             path.relative_to(root).as_posix(),
             noises,
             functools.partial(_read_and_add, path, channels, noises, (seed, index)),
@@ -68,6 +68,11 @@ def from_folder(
         )
         for index, path in enumerate(files[:limit])
     ]
+
+
+def _name_set(root: Path, channels: int) -> str:
+    """What was scored in grey is another set, which the paper does not have."""
+    return root.resolve().name + (" in grey" if channels == 1 else "")
 
 
 def _read_and_add(
@@ -122,7 +127,7 @@ def from_pairs(spec: str, limit: int | None = None, channels: int = 3) -> list[S
             raise ValueError(_describe_difference(*pair, first_size, second_size))
     return [
         Scene(
-            root.resolve().name,
+            _name_set(root, channels),
             pair[0].absolute().relative_to(root.absolute()).as_posix(),
             (REAL,),
             functools.partial(_read_pair, *pair, channels),

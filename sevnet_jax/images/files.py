@@ -15,16 +15,17 @@ from PIL import Image, ImageOps
 from sevnet_jax.files import write_atomically
 from sevnet_jax.images import png, tiff
 from sevnet_jax.images.picture import (
-    ORIENTATION,
     Picture,
     Refused,
     check_size,
     orientation_alone,
 )
+from sevnet_jax.images.pixels import read_orientation
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
 ENDINGS = (*tiff.ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
 NO_ALPHA = (".jpg", ".jpeg", ".bmp")
+LONGEST = {".webp": 16383, ".jpg": 65500, ".jpeg": 65500}  # sides that they can have
 MODES = ("L", "LA", "RGB", "RGBA")
 
 
@@ -82,6 +83,12 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
     if dtype != np.uint8 and not (dtype == np.uint16 and ending == ".png"):
         fitting = ".png or .tif" if dtype == np.uint16 else ".tif"
         raise Refused(f"{ending!r} cannot hold {dtype} pixels; use {fitting}")
+    longest = max(pixels.shape[:2])
+    if longest > LONGEST.get(ending, longest):
+        raise Refused(
+            f"{ending!r} has sides of at most {LONGEST[ending]} pixels, not {longest}; "
+            "use .png or .tif"
+        )
     if ending in NO_ALPHA and pixels.ndim == 3 and pixels.shape[-1] in (2, 4):
         raise Refused(f"{ending!r} has no alpha; use .png or .tif")
 
@@ -99,17 +106,18 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
         check_size(*image.size, most_pixels)
         if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":
             raise Refused("it is animated; only still images can be restored")
-        exif = image.getexif()
-        info = {
+        exif, damage = _read_exif(image)
+        info: dict[str, Any] = {
             "icc": image.info.get("icc_profile"),
-            "exif": exif.tobytes() if exif else None,
+            "exif": exif,
             "dpi": image.info.get("dpi"),
-            "orientation": exif.get(ORIENTATION, 1),
+            "orientation": read_orientation(image),
             "lossy": _is_lossy(image.format, path),
             "png": chunks,
         }
         if png.is_16bit(head):
-            return Picture(imagecodecs.png_decode(path.read_bytes()), **info)
+            pixels = imagecodecs.png_decode(path.read_bytes())
+            return Picture(pixels, **info, note=damage)
         note = "its first picture only" if image.format == "MPO" else ""
         alpha = "transparency" in image.info
         if image.mode == "P":
@@ -122,11 +130,23 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
                 f"its pixels are {image.mode!r}; convert it to grey or RGB first, with "
                 "or without alpha"
             )
-        return Picture(np.asarray(image), **info, note=note)
+        notes = filter(None, (note, damage))
+        return Picture(np.asarray(image), **info, note="; ".join(notes))
+
+
+def _read_exif(image: Image.Image) -> tuple[bytes | None, str]:
+    """The EXIF data, and a note if they are lost: the picture is worth more."""
+    exif = image.getexif()
+    try:
+        return exif.tobytes() if exif else None, ""
+    except Exception:  # of a tag whose type is not its own, many kinds
+        return None, "without its EXIF data, which are damaged"
 
 
 def _is_lossy(kind: str | None, path: Path) -> bool:
-    return kind == "JPEG" or (kind == "WEBP" and b"VP8L" not in path.read_bytes())
+    return kind in ("JPEG", "MPO") or (
+        kind == "WEBP" and b"VP8L" not in path.read_bytes()
+    )
 
 
 def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:

@@ -31,6 +31,11 @@ class Picture:
     note: str = ""  # what is worth saying about how it was read
 
 
+def find_orientation(value: Any) -> int:
+    """Returns the orientation that a file names; upright if it names none."""
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
 def orientation_alone(orientation: int) -> bytes:
     """Returns EXIF that says how a picture is turned, and nothing else."""
     exif = Image.Exif()

@@ -11,7 +11,7 @@ import tifffile
 from PIL import Image, ImageOps
 
 from sevnet_jax.images import png, tiff
-from sevnet_jax.images.picture import ORIENTATION
+from sevnet_jax.images.picture import ORIENTATION, find_orientation
 
 _TURNED = (5, 6, 7, 8)  # orientations that swap the sides
 _HEAD_BYTES = 25  # a PNG's bit depth is its byte 24
@@ -53,17 +53,36 @@ def _read_exactly(file: BinaryIO, head: bytes) -> np.ndarray | None:
     """Returns the pixels of a PNG or TIFF that Pillow would cut; else None."""
     if png.is_16bit(head):
         _check_size(*struct.unpack(">II", head[16:24]))
-        return imagecodecs.png_decode(file.read())
+        pixels = imagecodecs.png_decode(file.read())
+        file.seek(0)
+        with Image.open(file) as image:
+            return turn_upright(pixels, read_orientation(image))
     if head[:4] in tiff.HEADS:
         with tifffile.TiffFile(file) as opened:
             page = opened.pages.first
             _check_size(page.imagewidth, page.imagelength)
             if page.dtype == np.uint16 or page.samplesperpixel > MOST_OF_PILLOW:
-                return _read_page(page)
+                return turn_upright(_read_page(page), tiff.read_orientation(page))
             if page.dtype not in (np.uint8, np.bool_):
                 raise ValueError(f"pixels are {page.dtype}, of unknown range")
         file.seek(0)
     return None
+
+
+def read_orientation(image: Image.Image) -> int:
+    """Returns the orientation that the EXIF data of an image name, 1 if none."""
+    return find_orientation(image.getexif().get(ORIENTATION))
+
+
+def turn_upright(pixels: np.ndarray, orientation: int) -> np.ndarray:  # [H, W, ...]
+    """Returns pixels as they are to be seen, given how they are stored (EXIF)."""
+    if orientation in _TURNED:
+        pixels = np.swapaxes(pixels, 0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
 
 
 def _read_page(page: tifffile.TiffPage) -> np.ndarray:
@@ -136,12 +155,13 @@ def read_size(path: str | Path) -> tuple[int, int]:
         if file.read(4) in tiff.HEADS:
             with tifffile.TiffFile(path) as opened:
                 page = opened.pages.first
-                return page.imagelength, page.imagewidth
+                size = page.imagelength, page.imagewidth
+                return size[::-1] if tiff.read_orientation(page) in _TURNED else size
     with Image.open(path) as image:
         size = image.height, image.width
         if "exif" not in image.info:  # or a PNG would be decoded to look behind it
             return size
-        return size[::-1] if image.getexif().get(ORIENTATION, 1) in _TURNED else size
+        return size[::-1] if read_orientation(image) in _TURNED else size
 
 
 def extensions() -> set[str]:

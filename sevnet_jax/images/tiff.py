@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import math
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,13 @@ import numpy as np
 import tifffile
 
 from sevnet_jax.images import tiff_exif
-from sevnet_jax.images.picture import ORIENTATION, Picture, Refused, check_size
+from sevnet_jax.images.picture import (
+    ORIENTATION,
+    Picture,
+    Refused,
+    check_size,
+    find_orientation,
+)
 
 HEADS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 ENDINGS = (".tif", ".tiff")
@@ -55,13 +62,12 @@ def read(path: Path, most_pixels: int) -> Picture:
             for code in TEXTS
             if code in page.tags and '"shape"' not in str(page.tags[code].value)
         ]
-        orientation = page.tags[ORIENTATION].value if ORIENTATION in page.tags else 1
         return Picture(
             (pages[0] if axes.endswith("S") else pages[0, ..., 0]) if single else pages,
             icc=page.tags[ICC].value if ICC in page.tags else None,
             exif=tiff_exif.read(path, (*TEXTS, ORIENTATION)),
             dpi=_dpi(page),
-            orientation=int(orientation),
+            orientation=read_orientation(page),
             tiff={
                 "shape": pixels.shape,
                 "photometric": "rgb" if colour else "minisblack",
@@ -101,15 +107,20 @@ def name_kind(page: tifffile.TiffPage) -> str:
     return getattr(page.photometric, "name", str(page.photometric))
 
 
-class _Collector(logging.Handler):
-    """Keeps what is logged."""
+def read_orientation(page: tifffile.TiffPage) -> int:
+    """Returns how the pixels are stored, as in EXIF."""
+    return find_orientation(page.tags.valueof(ORIENTATION))
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
+_watched = threading.local()  # what each thread reads is its own
+
+
+def _keep(record: logging.LogRecord) -> bool:
+    """A filter: what is logged while a thread watches is kept, and not passed on."""
+    found = getattr(_watched, "records", None)
+    if found is not None:
+        found.append(record)
+    return found is None
 
 
 @contextlib.contextmanager
@@ -118,16 +129,14 @@ def _watch_for_damage() -> Iterator[None]:
 
     It logs this and continues without them; nothing else that it logs is useful.
     """
-    handler = _Collector()
-    logger = logging.getLogger("tifffile")
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
+    logging.getLogger("tifffile").addFilter(_keep)  # once: it knows its filters
+    records: list[logging.LogRecord] = []
+    _watched.records = records
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
-    for record in handler.records:
+        _watched.records = None
+    for record in records:
         if "page offset" in record.getMessage():
             raise Refused("a damaged image: some of its pages are missing")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sevnet_jax.inference.choose import Choice, choose
-from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image
+from sevnet_jax.inference.denoiser import Denoiser, Progress, check_image, to_array
 from sevnet_jax.weights import Weights, join, load_denoiser, load_named, load_partner
 
 # What restores images with white noise, and all others, by their kind.
@@ -38,7 +38,7 @@ def load_weights(
 
     A translator finds the denoiser that it was trained for, if that is a bundled one.
     """
-    if translator is None:
+    if not translator:
         return load_denoiser(name_or_path or WEIGHTS["colour"])
     first = load_named(translator)
     given = load_denoiser(name_or_path) if name_or_path else load_partner(first)
@@ -66,7 +66,7 @@ class AutoDenoiser:
         clipped: bool | str = "auto",
     ) -> Choice:
         """Returns what would be done to an image [H, W] or [H, W, C], and why."""
-        image = np.asarray(image)
+        image = to_array(image)
         if image.ndim not in (2, 3):
             raise ValueError(
                 "one image is chosen for at a time, [H, W] or [H, W, C]; got "
@@ -107,14 +107,18 @@ class AutoDenoiser:
         (measured, in each of such channels). Types and further options are those of
         `Denoiser`.
         """
-        image = np.asarray(image)
+        image = to_array(image)
         check_image(image, image.shape[-1] if image.ndim else 1)
         if image.ndim == 4:
             options |= {"noise": noise, "channels": channels, "clipped": clipped}
             pages = [self(page, **options) for page in progress(image)]
             return np.stack(pages) if pages else image.copy()
         choice = self.choose(image, noise=noise, channels=channels, clipped=clipped)
-        options["progress"] = progress
+        return self.restore(image, choice, progress=progress, **options)
+
+    def restore(self, image: np.ndarray, choice: Choice, **options: Any) -> np.ndarray:
+        """Returns the restored image, [H, W] or [H, W, C], given what was chosen."""
+        image = to_array(image)
         if choice.kind == "independent":
             result = np.empty_like(image)
             for i, part in enumerate(choice.parts):

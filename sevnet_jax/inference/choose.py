@@ -211,13 +211,14 @@ def is_shared(image: np.ndarray, sharing: float) -> bool:  # [H, W, 3]
 
 def reach_white_alike(image: np.ndarray) -> bool:  # [H, W, C]
     """Whether all channels that are not empty reach white, or none does."""
-    reached = image.max((0, 1)) >= clipping.find_white(image)
+    highest = np.array([channel.max() for channel in np.moveaxis(image, -1, 0)])
+    reached = highest >= clipping.find_white(image)
     return len({*reached[~are_empty(image)]}) < 2
 
 
 def are_empty(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [C]
     """Which channels have one value only."""
-    return image.max((0, 1)) == image.min((0, 1))
+    return np.array([(c == c[0, 0]).all() for c in np.moveaxis(image, -1, 0)])
 
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from sevnet_jax.inference.denoiser import Denoiser, Progress
 from sevnet_jax.inference.jobs import SUFFIX, Job, find_jobs
 from sevnet_jax.inference.program import list_devices
 from sevnet_jax.inference.restore import describe, estimate_wait, restore_file
-from sevnet_jax.runtime import name_command, use_compilation_cache
+from sevnet_jax.runtime import Parser, name_command, use_compilation_cache
 
 MOST_PIXELS, PAGE_PIXELS = 500_000_000, 100_000_000
 SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
@@ -27,8 +27,8 @@ SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0, 1 if some files failed, 2 if none could start."""
-    args = parse(argv)
     try:
+        args = parse(argv)
         if args.page:
             return open_page(args)
         jobs, missing = find_jobs(args.inputs, args.out, args.recursive)
@@ -179,16 +179,8 @@ def say(args: argparse.Namespace, text: str) -> None:
         print(text, file=sys.stderr)
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """Says what is wrong in one line, without the usage text."""
-
-    def error(self, message: str):
-        complain(f"{message}; see --help")
-        sys.exit(BAD_USE)
-
-
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = OneLineParser(
+    parser = Parser(
         prog=name_command("denoise.py"),
         description="Removes noise from images. You do not need to know the noise "
         "level. Bit depth and metadata are kept.",

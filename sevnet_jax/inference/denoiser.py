@@ -8,7 +8,7 @@ import numpy as np
 
 from sevnet_jax.inference import clipping, tiling
 from sevnet_jax.inference.program import Program
-from sevnet_jax.models import Translated, ops
+from sevnet_jax.models import Network, Translated, ops
 from sevnet_jax.weights import Weights
 
 INTEGERS = (np.uint8, np.uint16)
@@ -16,6 +16,7 @@ FLOATS = (np.float16, np.float32, np.float64)
 TILE_PIXELS = 2_100_000  # at once: sevnet_s takes 370 bytes a pixel
 WHOLE_PIXELS = 3_200_000  # of networks that cannot be tiled
 FAST_MARGIN = 32
+MOST_OF_WHITE = 16  # under the strongest noise that floats of white 1 come with
 SAFE_EXPONENTS = (-20, 20)  # floats of up to 2^-20 to 2^20 are taken as they are
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
@@ -24,7 +25,8 @@ Progress = Callable[[Iterable[Any]], Iterable[Any]]
 class Denoiser:
     """Restores images of any size, type and unit, without knowing the noise.
 
-    The network keeps f(kx) = k f(x), so the unit of floats does not matter.
+    If the network keeps f(kx) = k f(x), the unit of floats does not matter. If not,
+    black is 0 and white is 1.
     """
 
     def __init__(
@@ -72,8 +74,9 @@ class Denoiser:
         noise at black and white (0 and 1 in floats); "auto" does so for integers with
         strong white noise.
         """
-        image = np.asarray(image)
+        image = to_array(image)
         check_image(image, self.weights.model.channels)
+        check_unit(image, self.weights.model)
         if not 0 <= strength <= 1:
             raise ValueError(f"strength must be 0 to 1, got {strength}")
         clipping.check(clipped)
@@ -198,6 +201,24 @@ def _saw_white_noise(weights: Weights) -> bool:
     recipe = weights.provenance.get("recipe", {})
     law = recipe.get("data", recipe).get("noise", "gaussian")
     return law.startswith("gaussian") and not isinstance(weights.model, Translated)
+
+
+def to_array(image: Any) -> np.ndarray:
+    """Returns an array in this machine's order of bytes; FITS files have the other."""
+    image = np.asarray(image)
+    return image.astype(image.dtype.newbyteorder("="), copy=False)
+
+
+def check_unit(image: np.ndarray, model: Network) -> None:
+    """Raises ValueError if the unit of floats matters and is another one."""
+    if image.dtype in INTEGERS or model.keeps_the_law:
+        return
+    highest = float(np.abs(image).max())
+    if highest > MOST_OF_WHITE:
+        raise ValueError(
+            "this network does not keep f(kx) = k f(x), so floats must have white at "
+            f"1; got values up to {highest:g}"
+        )
 
 
 def check_image(image: np.ndarray, channels: int) -> None:

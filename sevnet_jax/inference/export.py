@@ -20,7 +20,7 @@ from sevnet_jax.config import load_parts
 from sevnet_jax.files import check_writable, write_atomically
 from sevnet_jax.inference.automatic import CAMERA, WEIGHTS, load_weights
 from sevnet_jax.models import Network, SEVNet, Translated
-from sevnet_jax.runtime import list_versions, name_command
+from sevnet_jax.runtime import Parser, list_versions, name_command
 from sevnet_jax.weights import Weights
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -150,13 +150,6 @@ def _without_source_paths() -> Iterator[None]:
         yield
     finally:
         jax.config.update(name, before)
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as everything else here does."""
-
-    def error(self, message: str):
-        raise ValueError(f"{message}; see --help")
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

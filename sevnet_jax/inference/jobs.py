@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def find_jobs(
             found += find_sources(text, recursive, into)
         except ValueError as error:
             missing.append(str(error))
+    # Two globs may name the same file.
+    found = [*{p.absolute(): (p, base) for p, base in found}.values()]
     if not found:
         raise ValueError(missing[0] if missing else "there are no images")
     if into is None:
@@ -37,7 +40,9 @@ def find_jobs(
         made = {name_result(source).resolve() for source, _ in found}
         found = [(p, base) for p, base in found if p.resolve() not in made]
     many = len(found) > 1 or any(base for _, base in found)
-    is_folder = into is not None and (many or into.is_dir() or not into.suffix)
+    is_folder = into is not None and (
+        many or into.is_dir() or not into.suffix or str(out).endswith(("/", os.sep))
+    )
     if many and into and (into.is_file() or into.suffix.lower() in images.ENDINGS):
         raise ValueError(f"{into} is a file; several images need a folder")
     sources = {source.resolve() for source, _ in found}

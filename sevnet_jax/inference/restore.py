@@ -1,6 +1,7 @@
 """Restores a picture file. The command and the web page both use this."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,6 @@ def restore_file(
     pixels = picture.pixels
     images.check_target(target, pixels)
     notes = [picture.note] if picture.note else []
-    options["clipped"] = clipped
     count = pixels.shape[-1] if pixels.ndim > 2 else 1
     if isinstance(denoiser, AutoDenoiser):
         said: dict[str, Any] = {
@@ -63,12 +63,17 @@ def restore_file(
         pages = pixels.ndim == 4
         choice = denoiser.choose(pixels[0] if pages else pixels, **said)
         notes.append(f"first page: {choice}" if pages else str(choice))
-        options |= said
         used, passes = denoiser.find_denoiser(choice), choice.passes
+        restore = (
+            functools.partial(denoiser, **said)  # which chooses for each page
+            if pages
+            else functools.partial(denoiser.restore, choice=choice)
+        )
     else:
         used, passes = denoiser, len(denoiser.choose_channels(count))
+        restore = functools.partial(denoiser, clipped=clipped)
     announce(used, pixels.size // count * passes)
-    restored = denoiser(pixels, progress=progress, **options)
+    restored = restore(pixels, progress=progress, **options)
     return Restored(picture, restored, tuple(notes))
 
 

@@ -54,8 +54,9 @@ def plan(
     axes = []
     for length in (height, width):
         counts = range(1, max(1, length // max(margin, multiple)) + 1)
-        sides = {n: _side(length, n, margin, multiple) for n in counts}
-        axes.append([(side, n) for n, side in sides.items()])
+        # Of several counts with windows of the same side, the smallest.
+        sides = {_side(length, n, margin, multiple): n for n in reversed(counts)}
+        axes.append([*sides.items()][::-1])
 
     def cost(choice):
         (rows_side, rows), (columns_side, columns) = choice

@@ -58,7 +58,7 @@ class Network(nn.Module):
 
     @property
     def keeps_the_law(self) -> bool:
-        """Whether f(kx) = k f(x) for k > 0; if not, the network gets [0, 1] images."""
+        """Whether f(kx) = k f(x) for k > 0; if not, black must be 0 and white 1."""
         return False
 
     def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sevnet_jax.runtime import name_command
+from sevnet_jax.runtime import Parser, name_command
 
 BAD_USE, DIVERGED, INTERRUPTED = 2, 3, 130
 DESCRIPTION = """Trains a network and writes WORKDIR/weights.safetensors.
@@ -19,13 +19,6 @@ You can set every key of the config: --config.data.source=FOLDER, --config.steps
 --config.model.width=64. docs/training.md lists the keys. Rerun the same command to
 resume a run that was stopped.
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as everything else here does."""
-
-    def error(self, message: str):
-        raise ValueError(f"{message}; see --help")
 
 
 def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str, str]]:
@@ -81,7 +74,14 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, dict[str, str
 
 
 def change(config: dict[str, Any], changes: dict[str, str]) -> None:
-    """Sets keys such as data.batch_size; whether there are such keys is seen later."""
+    """Sets keys such as data.batch_size; whether there are such keys is seen later.
+
+    Another model.name is another network: the fields of the config's are not for it.
+    """
+    model = config.get("model")
+    name = changes.get("model.name")
+    if isinstance(model, dict) and name not in (None, model.get("name")):
+        config["model"] = {}
     for key, text in changes.items():
         *sections, last = key.split(".")
         inner = config
@@ -96,7 +96,7 @@ def _read_value(text: str) -> Any:
     """A number, truth value or tuple as Python writes them; else the text."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError):
         return {"true": True, "false": False}.get(text, text)
 
 

@@ -54,6 +54,8 @@ def train(
     does, ValueError and OSError if the recipe, the data or the disk will not do.
     """
     folder = Path(workdir)
+    # Now: what is written into the file later is not what is trained here.
+    origin = config.remember(config_file) if config_file else None
     recipe = parallel.on_all(lambda: resolve_epochs(recipe))
     hashes = parallel.on_all(lambda: find_hashes(recipe))
     mesh = parallel.make_mesh(recipe.data.batch_size, recipe.optimizer.accumulation)
@@ -101,7 +103,6 @@ def train(
         checkpoints.wait()
         if int(state.step) >= recipe.steps:
             path = folder / weights.FILE
-            origin = config.remember(config_file) if config_file else None
             parallel.on_first(
                 lambda: export_weights(
                     path, state, recipe, given, objective.denoiser, origin

@@ -2,9 +2,9 @@
 
 python -m studies.weights.split CROPS OUT --held-out 40
 
-A crop is named PHOTO_anything, and all crops of a photo go to the same side. A hash of
-the photo's name decides which photos are held out. So the split is the same on every
-machine, and it stays the same for the other photos when photos are added.
+A crop is named PHOTO_anything, and all crops of a photo go to the same side. Those with
+the smallest hashes of the photo's name are held out, so the split is the same on every
+machine. More photos make another split, which needs a new OUT.
 """
 
 import argparse
@@ -54,6 +54,10 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         crops = images.list_files(args.crops)
+        if len({crop.name for crop in crops}) < len(crops):
+            raise ValueError(f"two crops below {args.crops} have the same name")
+        if args.out.is_dir() and any(args.out.iterdir()):
+            raise ValueError(f"{args.out} is not empty")
         held_out = choose_held_out(crops, args.held_out)
         for crop in crops:
             folder = args.out / ("held_out" if crop in held_out else "train")

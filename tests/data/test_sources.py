@@ -138,6 +138,10 @@ def test_a_system_that_fails_for_a_moment_changes_no_image(rgb, tmp_path, monkey
             source[0]
     assert source.skipped == 0
     np.testing.assert_array_equal(source[0], rgb)
+    with monkeypatch.context() as patch:
+        patch.setattr(images, "read_size", lambda path: (_ for _ in ()).throw(failing))
+        with pytest.raises(OSError, match="too many"):
+            sources.Folder(tmp_path)
 
 
 def test_specs_without_paths(tmp_path):
@@ -147,6 +151,9 @@ def test_specs_without_paths(tmp_path):
     assert sources.without_paths(spec) == "photos=3,more=1,dead_leaves=0.5"
     assert sources.without_paths(str(tmp_path / "more")) == "more"
     assert sources.without_paths("tfds:div2k") == "tfds:div2k"
+    (tmp_path / "more" / "photos").mkdir()
+    spec = f"{tmp_path}/photos=3,{tmp_path}/more/photos=1"
+    assert sources.without_paths(spec) == "photos=3,photos=1"
 
 
 @pytest.mark.parametrize(

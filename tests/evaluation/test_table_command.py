@@ -105,3 +105,22 @@ def test_an_output_that_is_a_file_is_one_line(run, photos, tmp_path):
     assert code == 2
     assert "results need a folder" in error
     assert error.count("\n") == 1
+
+
+def test_grey_is_another_set(run, photos, tmp_path, monkeypatch):
+    photos = photos.rename(tmp_path / "Kodak24")  # of which the paper has numbers
+    argv = ("table", "--data", photos, "--noise", "speckle:90", "--method", "noisy")
+    _, colour, _ = run(*argv)
+    assert "paper" in colour
+    code, grey, errors = run(*argv, "--grey")
+    assert code == 0
+    assert "Kodak24 in grey, 2 images" in grey
+    assert "paper" not in grey
+    assert "done already" not in errors
+
+
+def test_auto_names_the_weights_that_it_chooses_from(run, photos, tmp_path):
+    argv = ("table", "--data", photos, "--noise", "gaussian:20", "--method", "auto")
+    assert run(*argv)[0] == 0
+    content = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert "sevnet_s_grey" in content["methods"]["auto"]["weights_sha256"]

@@ -273,3 +273,26 @@ def test_what_cannot_be_read_is_said(tmp_path, name, save, message):
     save(tmp_path / name)
     with pytest.raises(ValueError, match=message):
         images.read_picture(tmp_path / name, MANY)
+
+
+@pytest.mark.parametrize("tag", [271, 274, 282, 306])
+def test_damaged_exif_does_not_cost_the_picture(rng, tmp_path, tag):
+    pixels = draw(rng, (8, 8, 3), "uint8")
+    kind = 3 if tag in (271, 306) else 2  # a number for a text, a text for a number
+    entry = struct.pack("<HHII", tag, kind, 2, 0x00410041)
+    exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 1) + entry + bytes(4)
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    picture = images.read_picture(tmp_path / "a.png", MANY)
+    np.testing.assert_array_equal(picture.pixels, pixels)
+    assert picture.orientation == 1
+    images.write_picture(tmp_path / "b.png", pixels, picture)
+
+
+@pytest.mark.parametrize(("ending", "longest"), [(".webp", 16383), (".jpg", 65500)])
+def test_sides_that_a_format_cannot_have_are_refused(tmp_path, ending, longest):
+    path = tmp_path / f"a{ending}"
+    pixels = np.zeros((1, longest + 1), np.uint8)
+    with pytest.raises(images.Refused, match=f"at most {longest} pixels"):
+        images.check_target(path, pixels)
+    images.write_picture(path, pixels[:, 1:], images.Picture(pixels))
+    assert images.read_size(path) == (1, longest)

@@ -7,7 +7,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
+from PIL import Image, ImageOps
 
 from sevnet_jax import images
 
@@ -157,3 +157,24 @@ def test_endings_are_known_from_the_first_call_on():
     endings = set(result.stdout.split())
     assert {".jpg", ".jpeg", ".png", ".tif", ".webp", ".bmp"} <= endings
     assert ".eps" not in endings
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("ending", ["png", "tif"])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_pixels_are_upright_at_every_depth(rgb, tmp_path, orientation, ending, depth):
+    path = tmp_path / f"a.{ending}"
+    exif = Image.Exif()
+    exif[274] = orientation
+    Image.fromarray(rgb).save(tmp_path / "plain.png", exif=exif)
+    upright = ImageOps.exif_transpose(Image.open(tmp_path / "plain.png"))
+    pixels = rgb if depth == 8 else rgb.astype(np.uint16) * 257
+    if ending == "tif":
+        tags = [(274, 3, 1, orientation, True)]
+        tifffile.imwrite(path, pixels, photometric="rgb", extratags=tags)
+    else:
+        like = images.Picture(pixels, exif=exif.tobytes())
+        images.write_picture(path, pixels, like)
+    expected = np.asarray(upright).astype(pixels.dtype) * (257 if depth == 16 else 1)
+    np.testing.assert_array_equal(images.read_pixels(path), expected)
+    assert images.read_size(path) == expected.shape[:2]

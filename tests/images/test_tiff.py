@@ -1,6 +1,8 @@
 """TIFF files: stacks, planes, and all that they say beside their pixels."""
 
+import logging
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import tifffile
 from PIL import Image, TiffImagePlugin
 
 from sevnet_jax import images
+from sevnet_jax.images import tiff
 
 MANY = 10**9
 ICC = b"not a real profile, but kept byte for byte"
@@ -194,3 +197,13 @@ def test_pages_in_a_circle_are_refused(rng, tmp_path, big, order):
     path.write_bytes(data)
     with pytest.raises(images.Refused, match="its pages form a loop"):
         images.read_picture(path, 1000)
+
+
+def test_a_damaged_file_does_not_harm_what_another_thread_reads():
+    logger = logging.getLogger("tifffile")
+    with tiff._watch_for_damage():
+        other = threading.Thread(target=logger.error, args=["invalid page offset"])
+        other.start()
+        other.join()
+    with pytest.raises(images.Refused, match="missing"), tiff._watch_for_damage():
+        logger.error("invalid page offset")

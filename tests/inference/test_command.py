@@ -10,9 +10,12 @@ from PIL import Image
 
 import sevnet_jax
 from sevnet_jax import images
-from sevnet_jax.inference import command, restore
+from sevnet_jax.files import write_atomically
+from sevnet_jax.inference import automatic, command, restore
 from sevnet_jax.inference.automatic import CAMERA
 from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.inference.jobs import find_jobs
+from sevnet_jax.weights import load_weights
 
 
 @pytest.fixture
@@ -76,9 +79,7 @@ def test_a_translator_of_other_weights_is_refused(run, photo, translator):
 def test_what_chooses_among_bundled_weights_is_not_for_others(
     photo, capsys, given, option, said
 ):
-    with pytest.raises(SystemExit) as stopped:
-        command.main([str(photo), *given, *option])
-    assert stopped.value.code == 2
+    assert command.main([str(photo), *given, *option]) == 2
     text = capsys.readouterr().err
     assert f"{said} chooses among the bundled weights; leave out --weights" in text
     assert text.count("\n") == 1
@@ -127,9 +128,7 @@ def test_several_images_need_a_folder(run, photo, tmp_path):
 
 @pytest.mark.parametrize("argv", [["--strength", "2"], ["--strange"], []])
 def test_wrong_arguments_are_one_line(argv, photo, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        command.main([*argv, *([str(photo)] if argv else [])])
-    assert stopped.value.code == 2
+    assert command.main([*argv, *([str(photo)] if argv else [])]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -219,11 +218,14 @@ def test_strength_zero_is_the_input(run, photo, tmp_path):
         (["none.png"], "there is no file 'none.png'"),
         (["{photo}", "-o", "{photo}"], "is an input and would be overwritten"),
         (["{photo}", "--device", "tpu"], "this machine has no tpu; found: cpu"),
-        (["{photo}", "{photo}", "-o", "out"], "would both become"),
+        (["{photo}", "{other}", "-o", "out"], "would both become"),
     ],
 )
 def test_bad_use_is_one_line(run, photo, args, message):
-    code, text = run(*(arg.format(photo=photo) for arg in args))
+    other = photo.parent / "inside" / photo.name
+    other.parent.mkdir()
+    other.write_bytes(photo.read_bytes())
+    code, text = run(*(arg.format(photo=photo, other=other) for arg in args))
     assert code == 2
     assert message in text
     assert len(text.strip().splitlines()) == 1
@@ -299,3 +301,51 @@ def test_neither_import_nor_denoising_loads_tensorflow(project):
         [sys.executable, "-c", code], cwd=project, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("text", ["def (", "import no_such_module", "1 / 0"])
+def test_parts_that_do_not_run_are_one_line(run, photo, tmp_path, text):
+    parts = tmp_path / "parts.py"
+    parts.write_text(text)
+    code, said = run(photo, "--parts", parts)
+    assert code == 2
+    assert f"config {parts}: " in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_file_that_is_named_twice_is_restored_once(photo):
+    (job,), missing = find_jobs([str(photo), str(photo.parent / "p*.png")])
+    assert job.source == photo
+    assert not missing
+
+
+def test_a_slash_names_a_folder(photo, tmp_path):
+    (job,), _ = find_jobs([str(photo)], f"{tmp_path}/v1.0/")
+    assert job.target == tmp_path / "v1.0" / photo.name
+
+
+def test_a_name_that_is_too_long_is_said_before_the_work(run, photo, monkeypatch):
+    source = photo.with_name("a" * 245 + ".png")
+    photo.rename(source)
+    monkeypatch.delattr(Denoiser, "__call__")
+    code, said = run(source)
+    assert code == 2
+    assert "File name too long" in said
+
+
+def test_every_name_that_a_file_may_have_can_be_written(tmp_path):
+    path = tmp_path / ("a" * 251 + ".png")
+    write_atomically(path, lambda part: part.write_bytes(b"all"))
+    assert path.read_bytes() == b"all"
+
+
+def test_an_image_is_analysed_once(photo, weights_file, monkeypatch):
+    calls = []
+    measure = automatic.choose
+    tiny = load_weights(weights_file)
+    monkeypatch.setattr(automatic, "load_weights", lambda _: tiny)
+    monkeypatch.setattr(
+        automatic, "choose", lambda *args: calls.append(1) or measure(*args)
+    )
+    assert command.main([str(photo), "--quiet"]) == 0
+    assert len(calls) == 1

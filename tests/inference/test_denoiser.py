@@ -264,3 +264,10 @@ def test_every_device_has_its_share_and_none_changes_a_bit(weights_file, rng, en
     np.testing.assert_array_equal(found, one(image, ensemble=ensemble))
     counts = np.bincount(used, minlength=len(jax.devices()))
     assert np.ptp(counts) <= 1 + 8 * ensemble + 1  # and the two compilations
+
+
+@pytest.mark.parametrize("dtype", ["u2", "f4"])
+def test_the_order_of_bytes_does_not_matter(denoiser, rng, dtype):
+    image = rng.integers(0, 200, (8, 8, 3)).astype(f"<{dtype}")
+    swapped = denoiser(image.astype(f">{dtype}"))
+    np.testing.assert_array_equal(swapped, denoiser(image))

@@ -57,3 +57,12 @@ def test_tiles_see_the_statistics_of_the_whole(weights, rng):
     image[:100] *= 0.1  # a tile alone has another mean and deviation
     tiled = Denoiser(weights, tile_pixels=100 * 100)(image)
     np.testing.assert_allclose(tiled, restore(weights, image), atol=1e-5)
+
+
+def test_floats_of_another_unit_are_refused_where_it_matters(weights, rng):
+    image = rng.uniform(0, 255, (24, 40, 3)).astype(np.float32)
+    if weights.model.keeps_the_law:
+        Denoiser(weights)(image)
+    else:
+        with pytest.raises(ValueError, match="floats must have white at 1"):
+            Denoiser(weights)(image)

@@ -1,5 +1,7 @@
 """The windows cover the image, with margins, on multiples."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -57,3 +59,10 @@ def test_24_megapixels_cost_a_quarter_more():
     rows, columns = tiling.plan(4000, 6000, 104, 8, TILE_PIXELS)
     pixels = len(rows) * rows[0].stop * len(columns) * columns[0].stop
     assert 1 < pixels / 24e6 < 1.27
+
+
+def test_a_network_that_sees_little_is_planned_at_once():
+    began = time.process_time()
+    rows, columns = tiling.plan(4000, 6000, 1, 1, 2_100_000)
+    assert time.process_time() - began < 2  # trying all pairs of counts takes minutes
+    assert len(rows) * len(columns) == 12

@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from sevnet_jax.config import load_config
+from sevnet_jax.training.command import change
 from sevnet_jax.training.recipe import (
     SECTIONS,
     Recipe,
@@ -142,3 +143,13 @@ def test_each_default_is_said_once():
     names = [f.name for kind in (Recipe, *SECTIONS.values())
              for f in dataclasses.fields(kind) if f.name != "source"]  # fmt: skip
     assert len(names) == len(set(names))
+
+
+def test_another_model_has_its_own_fields():
+    config = make_config("sevnet_s").to_dict()
+    change(config, {"model.name": "unet_relu_s", "model.blocks": "(1, 1)"})
+    assert config["model"] == {"name": "unet_relu_s", "blocks": (1, 1)}
+    config = make_config("sevnet_s").to_dict()
+    change(config, {"model.name": "sevnet_s", "model.width": "32"})
+    assert config["model"]["width"] == 32
+    assert "blocks" in config["model"]

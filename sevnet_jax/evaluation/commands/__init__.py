@@ -7,7 +7,7 @@ import os
 import sys
 
 from sevnet_jax.config import load_parts
-from sevnet_jax.runtime import name_command, use_compilation_cache
+from sevnet_jax.runtime import Parser, name_command, use_compilation_cache
 
 DESCRIPTION = "Scores and studies networks and noise. COMMAND --help lists arguments."
 COMMANDS = (
@@ -28,13 +28,6 @@ MOVED = {
     "study": "python -m studies.ablation.report",
 }
 INTERRUPTED = 130
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, as everything else here does."""
-
-    def error(self, message: str):
-        raise ValueError(f"{message}; see --help")
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

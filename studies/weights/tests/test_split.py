@@ -43,3 +43,18 @@ def test_mistakes_are_one_line(argv, tmp_path, capsys):
     Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "a_1.png")
     assert split.main([text.format(tmp_path) for text in argv]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_would_mix_the_two_sides_is_refused(tmp_path, capsys):
+    crops, out = tmp_path / "crops", tmp_path / "out"
+    for name in ("a_0", "b_0", "c_0"):
+        crops.mkdir(exist_ok=True)
+        Image.new("L", (8, 8)).save(crops / f"{name}.png")
+    argv = [str(crops), str(out), "--held-out", "1"]
+    assert split.main(argv) == 0
+    assert split.main(argv) == 2
+    assert "is not empty" in capsys.readouterr().err
+    (crops / "more").mkdir()
+    Image.new("L", (8, 8)).save(crops / "more" / "a_0.png")
+    assert split.main([str(crops), str(tmp_path / "new"), "--held-out", "1"]) == 2
+    assert "have the same name" in capsys.readouterr().err
