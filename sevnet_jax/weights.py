@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import safetensors
 from flax import traverse_util
@@ -22,6 +21,7 @@ from safetensors.numpy import save_file
 from sevnet_jax.config import recall
 from sevnet_jax.files import write_atomically
 from sevnet_jax.models import Network, Translated, create_model
+from sevnet_jax.models.base import find_shapes
 
 FORMAT = "sevnet_jax 1"
 FILE = "weights.safetensors"  # in the folder of a run
@@ -204,19 +204,11 @@ def join(translator: Weights, denoiser: Weights) -> Weights:
     )
 
 
-def _expected(model: Network) -> dict[str, jax.ShapeDtypeStruct]:
-    side = model.multiple
-    image = jax.ShapeDtypeStruct((1, side, side, model.channels), jnp.float32)
-    # The key is made inside: outside, that would be compiled.
-    shapes = jax.eval_shape(lambda x: model.init(jax.random.key(0), x), image)
-    return traverse_util.flatten_dict(dict(shapes), sep="/")
-
-
 def check_fit(path: str | Path, params: Any, model: Network) -> None:
     """Raises ValueError unless names, shapes and types are the model's, all finite."""
     arrays = traverse_util.flatten_dict(dict(params), sep="/")
     try:
-        expected = _expected(model)
+        expected = traverse_util.flatten_dict(find_shapes(model), sep="/")
     except ValueError as error:  # fields that do not go together
         raise ValueError(f"{path} uses an unknown model: {error}") from None
     for name in sorted({*arrays, *expected}):

@@ -37,7 +37,8 @@ def measure_parts(
 ) -> list[Part]:
     """The submodule calls of `model.apply(variables, x)`, in the order they finish.
 
-    Each is measured on the arrays that it received there; flags and integers stay.
+    Each is measured on the arrays that it received there. Of these, what another `x`
+    would not change is not scaled: flags, integers, parameters of other modules.
     `select` says by its path, such as "encoder/norm", which to measure. A call that
     cannot be repeated alone is left out, and so left to its parent: one inside of a
     JAX transformation (remat, scan, jit), one that shares another module's variables,
@@ -45,23 +46,33 @@ def measure_parts(
     """
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
         raise ValueError("submodules can only be measured outside jax.jit")
-    calls = []
     scales = None if scales is None else tuple(scales)
 
-    def record(next_fun, args, kwargs, context):
-        result = next_fun(*args, **kwargs)
-        path = "/".join(context.module.path)
-        if context.method_name == "__call__" and select(path):
-            module, own = context.module.unbind()
-            calls.append((path, module, own, args, kwargs, result))
-        return result
+    def record(x):
+        calls = []
 
-    with nn.intercept_methods(record):
-        model.apply(variables, x, *args, rngs=rngs, mutable=mutable, **kwargs)
+        def keep(next_fun, args, kwargs, context):
+            result = next_fun(*args, **kwargs)
+            path = "/".join(context.module.path)
+            if context.method_name == "__call__" and select(path):
+                module, own = context.module.unbind()
+                calls.append((path, module, own, (args, kwargs), result))
+            return result
 
-    def judge(path, module, own, args, kwargs, result):
-        leaves, structure = jax.tree.flatten((args, kwargs))
-        signals = [i for i, leaf in enumerate(leaves) if _is_signal(leaf)]
+        with nn.intercept_methods(keep):
+            model.apply(variables, x, *args, rngs=rngs, mutable=mutable, **kwargs)
+        return calls
+
+    def judge(call, twin):
+        path, module, own, given, result = call
+        leaves, structure = jax.tree.flatten(given)
+        signals = [
+            i
+            for i, (leaf, other) in enumerate(
+                zip(leaves, jax.tree.leaves(twin[3]), strict=True)
+            )
+            if _is_signal(leaf) and not np.array_equal(leaf, other)
+        ]
         if not signals or not all(map(_is_signal, jax.tree.leaves(result))):
             return []
 
@@ -80,7 +91,12 @@ def measure_parts(
         return [Part(path, type(module).__name__, law, law.holds(tolerance))]
 
     return _judge_by_inner_rounding(
-        [part for call in calls for part in judge(*call)], tolerance
+        [
+            part
+            for pair in zip(record(x), record(jax.tree.map(_vary, x)), strict=True)
+            for part in judge(*pair)
+        ],
+        tolerance,
     )
 
 
@@ -137,6 +153,14 @@ def _judge_by_inner_rounding(parts: list[Part], tolerance: float | None) -> list
 def _enclosing(path: str) -> list[str]:
     names = path.split("/") if path else []
     return ["/".join(names[:count]) for count in range(len(names))]
+
+
+def _vary(leaf: Any) -> Any:
+    """Another signal, each value by a factor of its own: no normaliser undoes that."""
+    if not _is_signal(leaf):
+        return leaf
+    factors = np.random.default_rng(0).uniform(0.5, 1.5, leaf.shape)
+    return leaf * jnp.asarray(factors, leaf.dtype)
 
 
 def _is_signal(leaf: Any) -> bool:

@@ -19,6 +19,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
+import jax
+import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
@@ -161,6 +163,14 @@ def list_fields(network: type[nn.Module]) -> list[str]:
     """Returns the names of a network's own fields."""
     names = [field.name for field in dataclasses.fields(network)]
     return [name for name in names if name not in ("parent", "name")]
+
+
+def find_shapes(model: Network) -> dict[str, Any]:
+    """Returns the shapes and types of a network's variables; nothing is computed."""
+    side = model.multiple
+    image = jax.ShapeDtypeStruct((1, side, side, model.channels), jnp.float32)
+    # The key is made inside: outside, that would be compiled.
+    return dict(jax.eval_shape(lambda x: model.init(jax.random.key(0), x), image))
 
 
 def check_fields(network: type[nn.Module], fields: Iterable[str]) -> None:

@@ -143,3 +143,26 @@ def test_locate_inside_of_jit_is_refused(x):
     model = small_row("1a")
     with pytest.raises(ValueError, match=r"outside jax\.jit"):
         jax.jit(lambda x: equivariance.locate(model, {}, x))(x)
+
+
+class Product(nn.Module):
+    @nn.compact
+    def __call__(self, x, kernel):
+        return x @ kernel
+
+
+class GivesItsKernel(nn.Module):
+    broken: bool
+
+    @nn.compact
+    def __call__(self, x):
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (3, 3))
+        return Product(name="product")(x, kernel) + float(self.broken)
+
+
+def test_parameters_that_a_part_is_given_are_not_scaled(x):
+    for broken in (False, True):
+        model = GivesItsKernel(broken)
+        found = equivariance.locate(model, model.init(jax.random.key(0), x), x)
+        # Of degree 2 in both, of degree 1 in the image: not to blame.
+        assert [part.path for part in found] == ([""] if broken else [])

@@ -1,6 +1,7 @@
 """Official weights become ours, and are used like ours."""
 
 import json
+import re
 import sys
 import types
 
@@ -13,6 +14,7 @@ from safetensors.numpy import save_file
 from sevnet_jax import images
 from sevnet_jax.evaluation.commands import main
 from sevnet_jax.inference import command as denoise
+from sevnet_jax.models import create_model
 from sevnet_jax.models.rivals import official
 from sevnet_jax.weights import load_weights
 
@@ -153,6 +155,7 @@ def test_a_file_that_pytorch_cannot_read_is_one_line(
         ("{", "holds no JSON"),
         ('{"width": "wide"}', "width of nafnet is of the kind of 32, got 'wide'"),
         ('{"dec_blk_nums": [1]}', "of this NAFNet do not go together"),
+        ('{"enc_blk_nums": {}}', "enc_blk_nums of nafnet is of the kind of"),
     ],
 )
 def test_hyper_parameters_that_no_original_has_are_one_line(
@@ -211,3 +214,50 @@ def test_an_image_smaller_than_a_window_is_restored_and_not_scored(
     argv = ["table", "--data", str(tmp_path / "set"), "--weights", str(out)]
     assert main([*argv, "--noise", "speckle:60", "--out", str(tmp_path / "t")]) == 2
     assert "3x5 is too small to be scored" in capsys.readouterr().err
+
+
+def test_the_file_to_read_is_not_written_over(state, hyper, tmp_path, capsys):
+    path = tmp_path / "a.safetensors"
+    save_file(state, path)
+    before = path.read_bytes()
+    assert main(["import", str(path), *hyper, "-o", str(path)]) == 2
+    assert "is the file to read" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_weights_of_another_preset_are_told_which(tmp_path, capsys):
+    network = create_model("restormer_gaussian")
+    zeros = {
+        key: np.zeros(shape, np.float16)
+        for key, shape in official.list_keys(network).items()
+    }
+    assert official.find_presets(create_model("restormer"), zeros) == [
+        "restormer_gaussian"
+    ]
+    save_file({"a": np.zeros(2)}, tmp_path / "a.safetensors")
+    argv = ["import", str(tmp_path / "a.safetensors"), "--model", "nafnet"]
+    assert main([*argv, "-o", str(tmp_path / "x.safetensors")]) == 2
+    assert "fit" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "words"),
+    [
+        ("cgnet", {"GCE_CONVS_nums": 3}, "cgnet has no GCE_CONVS_nums such as 3"),
+        ("xformer", {"window_size": ["a"]}, "no window_size such as"),
+        ("restormer", {"LayerNorm_type": {}}, "no LayerNorm_type such as"),
+        ("restormer", {"num_blocks": [1] * 5}, "num_blocks of restormer has 4 entries"),
+        ("swinir", {"upscale": 2}, "built here with upscale=1 only"),
+    ],
+)
+def test_configs_that_no_original_has_are_refused(name, config, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        official.build(name, config)
+
+
+def test_presets_are_changed_by_official_names():
+    grey = official.build("restormer_gaussian", {"inp_channels": 1})
+    assert grey == create_model("restormer_gaussian", channels=1)
+    assert official.build("grl", {"stripe_groups": (None, None)}) == (
+        official.build("grl", {"stripe_groups": [None, None]})
+    )

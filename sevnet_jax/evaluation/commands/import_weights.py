@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hyper",
         metavar="FILE",
-        help="JSON with the original's hyper-parameters, if they differ from NAME's",
+        help="JSON with those of the original's hyper-parameters that differ from "
+        "NAME's",
     )
     parser.add_argument(
         "-o", "--out", required=True, help="the .safetensors file to write"
@@ -42,11 +43,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_writable(args.out, "weights file")
+    if Path(args.out).resolve() == Path(args.file).resolve():
+        raise ValueError(f"{args.out} is the file to read; name another one to write")
     if args.hyper:
         network = official.build(args.model, read_json(args.hyper))
     else:
         network = create_model(args.model)
-    variables = official.convert(network, read_state(args.file))
+    state = read_state(args.file)
+    try:
+        variables = official.convert(network, state)
+    except ValueError as error:
+        fitting = official.find_presets(network, state)
+        hint = f"; they fit --model {' or '.join(fitting)}" if fitting else ""
+        raise ValueError(f"{error}{hint}") from None
     fields = {name: getattr(network, name) for name in list_fields(type(network))}
     digest = hashlib.sha256(Path(args.file).read_bytes()).hexdigest()
     origin = {"imported": {"file": Path(args.file).name, "sha256": digest}}
@@ -76,6 +85,8 @@ def read_state(path: str) -> dict[str, Any]:
             raise ValueError(
                 f"{path} is not a complete safetensors file: {error}"
             ) from None
+        except (AttributeError, KeyError, TypeError) as error:  # such as of 8 bit
+            raise ValueError(f"{path} has arrays of an unknown type: {error}") from None
     try:
         import torch
     except ModuleNotFoundError:
@@ -97,6 +108,8 @@ def to_arrays(state: dict[str, Any]) -> dict[str, Any]:
     """Returns tensors as arrays, also in dictionaries inside; the rest is left out."""
     arrays = {}
     for name, value in state.items():
+        if not isinstance(name, str):
+            continue
         if isinstance(value, dict):
             arrays[name] = to_arrays(value)
         elif hasattr(value, "detach"):

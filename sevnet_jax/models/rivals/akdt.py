@@ -173,6 +173,7 @@ official.declare(
     same={"out_channels": "inp_channels"},
     fixed={"bias": False},
     unused=("dual_pixel_task",),
+    levels_vary=False,
 )
 
 register("akdt", AKDT, family="rival")  # its Gaussian and its real-noise network

@@ -225,6 +225,7 @@ official.declare(
     same={"out_channels": "inp_channels"},
     fixed={"shift_pixel": 1, "key_norm": False, "leaky_slope": SLOPE, "ln_eps": 1e-5},
     unused=("init_mode",),
+    levels_vary=False,
 )
 
 register("crwkv", CRWKV, family="rival")

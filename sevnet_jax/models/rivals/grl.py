@@ -13,6 +13,7 @@ from sevnet_jax.models.rivals import attention, common, official
 from sevnet_jax.models.rivals.attention import Sides
 from sevnet_jax.models.rivals.common import Conv, LayerNorm, SwinDense
 from sevnet_jax.models.rivals.cosine import CosineAttention, cut_labelled
+from sevnet_jax.models.rivals.naf import pool_mean
 from sevnet_jax.models.rivals.swinir import Plan, run_flat_frame
 
 
@@ -79,8 +80,7 @@ class LocalConnection(nn.Module):
         c = x.shape[-1]
         y = common.gelu(Conv(c // 4, name="cab.0")(x))
         y = Conv(c, name="cab.2")(y)
-        mean = tokens.widen(y).mean((1, 2), keepdims=True).astype(y.dtype)
-        gate = nn.relu(Conv(c // 18, 1, name="cab.3.attention.1")(mean))
+        gate = nn.relu(Conv(c // 18, 1, name="cab.3.attention.1")(pool_mean(y)))
         return y * nn.sigmoid(Conv(c, 1, name="cab.3.attention.3")(gate))
 
 

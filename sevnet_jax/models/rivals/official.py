@@ -9,6 +9,7 @@ and `scale` is the weight of a norm. All others keep their official name and lay
 Axes of length 1 do not matter.
 """
 
+import contextlib
 import dataclasses
 import fnmatch
 import functools
@@ -16,11 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from sevnet_jax.models.base import Network, create_model, list_models
+from sevnet_jax.models.base import Network, create_model, find_shapes, list_models
 
 LOCAL_POOLING = ("tlc_train_size", "tlc_base_factor")  # of no weight: a field of ours
 WRAPPERS = ("params_ema", "params", "state_dict")  # where files keep a network's state
@@ -38,6 +38,7 @@ class Original:
     unused: tuple[str, ...]
     ignored: tuple[str, ...]
     prefixes: tuple[str, ...]
+    levels_vary: bool
 
 
 _ORIGINALS: dict[str, Original] = {}
@@ -53,6 +54,7 @@ def declare(
     unused: Iterable[str] = (),
     ignored: Iterable[str] = (),
     prefixes: Iterable[str] = (),
+    levels_vary: bool = True,
 ) -> None:
     """Makes an original known: what its hyper-parameters are to the fields of ours.
 
@@ -60,7 +62,8 @@ def declare(
     `same` must equal another or be None, one in `fixed` must have that value (what else
     it could have we did not build), one in `unused` may have any. `ignored` are
     patterns of official keys that are no parameters in use, `prefixes` what keys may
-    start with besides `module.`.
+    start with besides `module.`. Unless `levels_vary`, a list has as many entries as by
+    default: the original would not look at more.
     """
     _ORIGINALS[name] = Original(
         network,
@@ -70,6 +73,7 @@ def declare(
         (*unused, "seed"),
         tuple(ignored),
         ("module.", *prefixes),
+        levels_vary,
     )
 
 
@@ -87,32 +91,39 @@ def list_originals() -> list[str]:
 
 
 def build(name: str, config: Mapping[str, Any]) -> Network:
-    """Returns the network of official hyper-parameters, those left out as by default.
+    """Returns the network of official hyper-parameters.
 
-    Names with a leading underscore are notes.
+    `name` is an original, or a preset of one; what is left out is as it has it. Names
+    with a leading underscore are notes.
     """
-    if name not in _ORIGINALS:
-        known = ", ".join(list_originals())
-        raise ValueError(f"unknown original {name!r}; choose from {known}")
-    original = _ORIGINALS[name]
+    start = _ORIGINALS[name].network() if name in _ORIGINALS else create_model(name)
+    original = _find_original(start)
     fields: dict[str, Any] = {}
     for key, value in config.items():
         if key.startswith("_") or key in original.unused:
             continue
+        value = _freeze(value)
         if key in original.fixed:
-            allowed = [original.fixed[key]]
+            allowed = [_freeze(original.fixed[key])]
         elif key in original.same:
             allowed = [None, config.get(original.same[key], value)]
         elif key in original.fields:
             target = original.fields[key]
-            value = tuple(value) if isinstance(value, list) else value
             if not isinstance(target, str):
-                fields.update(target(value))
+                try:
+                    fields.update(target(value))
+                except TypeError:
+                    message = f"{name} has no {key} such as {value!r}"
+                    raise ValueError(message) from None
                 continue
             default = getattr(original.network, target)
             if not _fits(value, default):
                 kind = f"{key} of {name} is of the kind of {default!r}"
                 raise ValueError(f"{kind}, got {value!r}")
+            fixed = isinstance(default, tuple) and not original.levels_vary
+            if fixed and len(value) != len(default):
+                count = f"{key} of {name} has {len(default)} entries"
+                raise ValueError(f"{count}, got {value!r}")
             fields[target] = value
             continue
         else:
@@ -121,7 +132,11 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
         if value not in allowed:
             only = f"{key}={allowed[-1]!r} only"
             raise ValueError(f"{name} is built here with {only}, got {value!r}")
-    return original.network(**fields)
+    return start.with_fields(**fields)
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list | tuple) else value
 
 
 def _fits(value: Any, default: Any) -> bool:
@@ -162,6 +177,19 @@ def unwrap(network: Network, state: Mapping[str, Any]) -> dict[str, Any]:
     for prefix in _find_original(network).prefixes:
         bare = {key.removeprefix(prefix): value for key, value in bare.items()}
     return bare
+
+
+def find_presets(network: Network, state: Mapping[str, Any]) -> list[str]:
+    """Returns the presets of the same original that the weights fit."""
+    shapes = {key: np.shape(value) for key, value in unwrap(network, state).items()}
+    found = []
+    for name in list_models("rival"):
+        preset = create_model(name)
+        if type(preset) is type(network):
+            with contextlib.suppress(ValueError):
+                match(preset, shapes)
+                found.append(name)
+    return found
 
 
 def list_keys(network: Network) -> dict[str, tuple[int, ...]]:
@@ -214,14 +242,12 @@ def _find_original(network: Network) -> Original:
 @functools.lru_cache(maxsize=4)  # of networks, which take seconds to trace
 def _list_parameters(network: Network) -> Mapping[tuple[str, ...], Any]:
     try:
-        side = network.multiple
-        image = jax.ShapeDtypeStruct((1, side, side, network.channels), jnp.float32)
-        found = jax.eval_shape(lambda x: network.init(jax.random.key(0), x), image)
+        found = find_shapes(network)
     except Exception as error:  # wherever numbers that do not go together meet
         what = f"the hyper-parameters of this {type(network).__name__}"
         reason = " ".join(str(error).split())
         raise ValueError(f"{what} do not go together: {reason}") from error
-    return traverse_util.flatten_dict(dict(found))
+    return traverse_util.flatten_dict(found)
 
 
 def _name_key(path: tuple[str, ...]) -> str:

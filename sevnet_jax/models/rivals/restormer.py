@@ -71,6 +71,7 @@ official.declare(
     same={"out_channels": "inp_channels"},
     fixed={"dual_pixel_task": False},
     unused=("outer_pad",),
+    levels_vary=False,
 )
 
 register("restormer", Restormer, family="rival")

@@ -161,6 +161,7 @@ official.declare(
     fixed={"bias": False, "dual_pixel_task": False, "img_size": TRAINED_ON},
     unused=("drop_path_rate",),
     ignored=("*.relative_position_index", "*.attn_mask"),
+    levels_vary=False,
 )
 
 register("xformer", Xformer, family="rival")  # its blind colour network
