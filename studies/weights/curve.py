@@ -72,7 +72,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
         axes.plot([p["pixels"] for p in points], gains, "o-", ms=4, label=noise)
     axes.set_xscale("log")
     axes.set_xlabel("pixels seen in training")
-    axes.set_ylabel(f"gain over {points[0]['from']}, dB")
+    axes.set_ylabel("gain over the first point, dB")
     axes.grid(color="#e6e6e6", which="both")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
@@ -141,7 +141,7 @@ def main(argv: list[str] | None = None) -> int:
             write_atomically(file, lambda part: part.write_text(text, encoding="utf-8"))
         else:
             points = load(file)
-        draw(points, args.out / "curve.png")
+        draw(points, args.out / "figures" / "curve.png")
         results.write_tables(tabulate(points) + "\n", args.write)
     except (ValueError, OSError) as error:
         print(f"curve: {error}", file=sys.stderr)

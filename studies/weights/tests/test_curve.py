@@ -51,7 +51,7 @@ def test_points_are_in_order_and_tabulated(run, tmp_path, draw_params, capsys):
     assert [p["psnr"]["gaussian:20"] for p in points[1:]] == [30.5, 30.75]
     assert np.isfinite(points[0]["psnr"]["gaussian:20"])
     assert "30.75" in document.read_text()
-    assert (out / "curve.png").stat().st_size > 1000
+    assert (out / "figures" / "curve.png").stat().st_size > 1000
     written = document.read_text()
     assert curve.main(["--out", str(out), "--write", str(document)]) == 0
     assert document.read_text() == written
