@@ -64,10 +64,10 @@ CLAIMS = (
         "1a_narrow",
         over=OOD + BEYOND,
     ),
-    Claim("(ours) layer norm before the block is worse", "pre_ln"),
-    Claim("(ours) the wrapper helps layer norm and GELU", "2f", "2f_wrapped"),
-    Claim("(ours) it does not make up for homogeneity", "2f_wrapped"),
-    Claim("(ours) nor where levels vary", "2f_wrapped", over=VARYING),
+    Claim("(added here) layer norm before the block is worse", "pre_ln"),
+    Claim("(added here) the wrapper helps layer norm and GELU", "2f", "2f_wrapped"),
+    Claim("(added here) it does not make up for homogeneity", "2f_wrapped"),
+    Claim("(added here) nor where levels vary", "2f_wrapped", over=VARYING),
 )
 
 
