@@ -123,6 +123,7 @@ def identify(model: Network) -> str:
     rows = {row: SEVNet(**changes) for row, changes in ABLATIONS.items()}
     rows["unet_relu"] = create_model("unet_relu")
     for row, known in rows.items():
-        if all(getattr(model, field) == getattr(known, field) for field in DESIGN):
+        wanted = [getattr(known, field) for field in DESIGN]
+        if [getattr(model, field, None) for field in DESIGN] == wanted:
             return row
     return "other"

@@ -42,9 +42,10 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"give --data one folder of clean images, got {args.data}")
     found = table.find_scenes(args, args.data[0])
     opened = methods.open_methods(args.runs)
+    rows_of_runs = scores.find_rows(opened)  # first: it may refuse
     result = runs.run(found, opened, Path(args.out), args.seed)
     means = protocol.summarize(result.scores)
-    rows = scores.collect(scores.find_rows(opened), means)
+    rows = scores.collect(rows_of_runs, means)
     (data,) = result.set_sizes
     count = max(mean["images"] for mean in means.values())
     about = (data, protocol.count_images(count, result.set_sizes[data]))

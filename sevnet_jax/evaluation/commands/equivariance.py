@@ -247,7 +247,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         found = [{"config": s, **to_json(r)} for s, r in studies.items()]
         print(json.dumps(found, indent=2))
-    labels = map(shorten, studies)
+    short = [shorten(spec) for spec in studies]
+    labels = [
+        s if short.count(s) == 1 else spec
+        for s, spec in zip(short, studies, strict=True)
+    ]
     plot_studies(dict(zip(labels, studies.values(), strict=True)), args.out)
     print(f"figure: {args.out}", file=sys.stderr)
     return 0 if all(result.whole.holds for result in studies.values()) else 1

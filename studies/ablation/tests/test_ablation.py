@@ -25,6 +25,7 @@ def test_every_row_is_recognised_at_any_size(row):
 def test_other_designs_are_no_row():
     assert identify(create_model("unet_relu")) == "unet_relu"
     assert identify(create_model("sevnet_s", expansion=4)) == "other"
+    assert identify(create_model("nafnet_xs")) == "other"
 
 
 def test_a_wrapped_row_is_a_row_of_its_own():
