@@ -52,7 +52,7 @@ format: $(VENV)/.dev  ## rewrite the files in the project's style
 	$(RUN) -m ruff check --fix .
 
 clean:  ## remove what the other commands made
-	rm -rf $(VENV) runs build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) runs/demo.png runs/site build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 # A stamp file per set of packages: made anew when its requirements change.
 $(VENV)/.core: $(REQUIREMENTS)
@@ -62,6 +62,7 @@ $(VENV)/.core: $(REQUIREMENTS)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core $(wildcard requirements/*.txt)
+	@$(RUN) -c 'import sys; sys.exit(sys.version_info >= (3, 14) and "TensorFlow 2.21 needs Python 3.13 or older; run make clean, then set PYTHON=...")'
 	$(PIP) -r requirements/train.txt -r requirements/eval.txt -r requirements/export.txt -r requirements/dev.txt
 	@touch $@
 

@@ -2,12 +2,11 @@
 
 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python benchmarks/compute.py
 
-Needs requirements/bench.txt; the setting is the one that train.py gives itself. The
-others are PyTorch, eager and compiled, in two layouts, and for forward passes ONNX
-Runtime and OpenVINO, with the file that export.py writes. Each works in a process of
-its own, and they take turns: in one process they disturb each other's memory and
-threads.
-"""
+Needs requirements/train.txt and requirements/bench.txt; the setting is the one that
+train.py gives itself. The others are PyTorch, eager and compiled, in two layouts, and
+for forward passes ONNX Runtime and OpenVINO, with the file that export.py writes. Each
+works in a process of its own, and they take turns: in one process they disturb each
+other's memory and threads."""
 
 import argparse
 import dataclasses

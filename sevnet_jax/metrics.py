@@ -18,6 +18,8 @@ C1, C2 = 6.5025, 58.5225  # (0.01 * 255)^2, (0.03 * 255)^2
 
 def to_rgb8(image: np.ndarray) -> np.ndarray:
     """Returns [0, 1] floats as uint8: clamp, scale, round."""
+    if np.asarray(image).dtype.kind in "biu":
+        raise ValueError(f"need floats in [0, 1], got {image.dtype}")
     if not np.isfinite(image).all():
         raise ValueError("the image holds NaN or infinity, which no pixel can show")
     return np.round(np.clip(image, 0, 1) * PEAK).astype(np.uint8)

@@ -54,8 +54,10 @@ def use_compilation_cache() -> Path | None:
     return Path(folder)
 
 
-def compiler_options(*, forward: bool = False) -> dict[str, str]:
-    """Returns what to pass to `jax.jit` as `compiler_options` on this machine.
+def compiler_options(
+    platform: str | None = None, *, forward: bool = False
+) -> dict[str, str]:
+    """Returns what to pass to `jax.jit` as `compiler_options`, by default on JAX's own.
 
     On CPUs, XLA hands convolutions to YNNPACK, which takes two to five times as long
     for the gradient of a kernel as XLA's own code; this takes them back. The compiler's
@@ -63,7 +65,7 @@ def compiler_options(*, forward: bool = False) -> dict[str, str]:
     run in the order that needs least memory; with gradients, that order would need
     more, and more time.
     """
-    if jax.default_backend() != "cpu":
+    if (platform or jax.default_backend()) != "cpu":
         return {}
     options = {
         "xla_cpu_experimental_ynn_fusion_type": "",

@@ -55,3 +55,8 @@ def test_what_is_not_finite_gets_no_score(bad):
     image[0, 0, 0] = bad
     with pytest.raises(ValueError, match="NaN or infinity"):
         metrics.to_rgb8(image)
+
+
+def test_integers_are_no_floats():
+    with pytest.raises(ValueError, match=r"need floats in \[0, 1\], got uint8"):
+        metrics.to_rgb8(np.ones((8, 8, 3), np.uint8))

@@ -257,7 +257,7 @@ def sample(
 
     `seed` may be a tuple such as (seed, index of the image in its set).
     """
-    if clean.dtype != np.float32 or clean.ndim != 3:
+    if clean.dtype != np.float32 or clean.ndim != 3 or not clean.size:
         raise ValueError(f"need float32 [H, W, C], got {clean.dtype} {clean.shape}")
     if not (clean.min() >= 0 and clean.max() <= 1):  # NaN fails this as well
         raise ValueError(f"need [0, 1], got [{clean.min():g}, {clean.max():g}]")

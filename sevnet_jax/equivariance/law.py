@@ -78,6 +78,7 @@ def measure(
     default those of SCALES that the dtype of `x` can hold. Parameters that start at
     zero, such as biases, hide what they break: see `perturb`.
     """
+    x = _to_arrays(x)
     coarsest = _coarsest_dtype(x)
     if scales is None:
         limits = jnp.finfo(coarsest)
@@ -86,19 +87,24 @@ def measure(
     if not scales or any(scale <= 0 for scale in scales):
         raise ValueError(f"give at least one scale, all above 0; got {scales}")
     # A product with 1 is a copy: a function that works in place must not spoil x.
-    result = fn(_combine(operator.mul, x, 1.0))
+    result = _to_arrays(fn(_combine(operator.mul, x, 1.0)))
     result_dtype = _coarsest_dtype(result)
     plain = _to_float64(result)
     if not any(values.size for values in plain.values()):
         raise ValueError("the function returned no values to compare")
+    if not any(np.isfinite(values).any() for values in plain.values()):
+        raise ValueError("the function returned no finite value")
 
     def scale_row(scale):
         k = _round_to(coarsest, scale)
-        got = _to_float64(fn(_combine(operator.mul, x, k)))
+        scaled = _combine(operator.mul, x, k)
+        got = _to_float64(fn(scaled))
         # In float64, so that only the function's own rounding counts as its error.
         expected = {name: values * k**degree for name, values in plain.items()}
         must_be_exact = is_power_of_two(k) and is_power_of_two(k**degree)
-        return _compare(k, got, expected, result_dtype, must_be_exact)
+        row = _compare(k, got, expected, result_dtype, must_be_exact)
+        in_range = row.in_range and not _overflows(x, scaled)
+        return dataclasses.replace(row, in_range=in_range)
 
     def shift_row(shift):
         b = _round_to(coarsest, shift)
@@ -199,12 +205,26 @@ def _round_to(dtype: np.dtype, value: float) -> float:
     return rounded
 
 
+def _to_arrays(tree: Any) -> Any:
+    return jax.tree.map(lambda a: a if hasattr(a, "dtype") else jnp.asarray(a), tree)
+
+
+def _overflows(x: Any, scaled: Any) -> bool:
+    """Whether a finite value of `x` is not finite any more."""
+    before, after = (_to_float64(tree).values() for tree in (x, scaled))
+    return any(
+        bool((np.isfinite(a) & ~np.isfinite(b)).any())
+        for a, b in zip(before, after, strict=True)
+    )
+
+
 def _combine(operation: Callable, tree: Any, value: float) -> Any:
-    return jax.tree.map(lambda a: operation(a, np.asarray(value, a.dtype)), tree)
+    with np.errstate(over="ignore"):  # seen to by who compares
+        return jax.tree.map(lambda a: operation(a, np.asarray(value, a.dtype)), tree)
 
 
 def _coarsest_dtype(tree: Any) -> np.dtype:
-    dtypes = [np.dtype(jnp.asarray(leaf).dtype) for leaf in jax.tree.leaves(tree)]
+    dtypes = [np.dtype(leaf.dtype) for leaf in jax.tree.leaves(tree)]
     if not dtypes or not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
         found = ", ".join(map(str, dtypes)) or "none"
         raise ValueError(f"the law is for floating-point arrays, got {found}")

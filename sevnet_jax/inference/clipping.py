@@ -94,10 +94,10 @@ def is_needed(image: np.ndarray, clipped: bool | str = "auto") -> bool:
 
     If nothing is said of it, in integers only, where noise is strong enough to matter.
     """
-    if clipped is False or (clipped == "auto" and image.dtype.kind == "f"):
+    if not clipped or (clipped == "auto" and image.dtype.kind == "f"):
         return False
     share = _is_clipped(image, find_white(image)).mean()
-    if clipped is True:
+    if clipped != "auto":
         return bool(share > 0)
     return bool(share > LEAST_CLIPPED and estimate_level(image) > LEAST_LEVEL)
 

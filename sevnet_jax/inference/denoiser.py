@@ -47,7 +47,7 @@ class Denoiser:
         self.program = Program(weights, precision, devices)
 
     @property
-    def seconds_per_pixel(self) -> float:
+    def seconds_per_pixel(self) -> float | None:
         """About what a pixel costs, without the ensemble."""
         return self.program.seconds_per_pixel
 
@@ -144,7 +144,7 @@ class Denoiser:
             centre = np.mean([np.mean(row / unit) for row in image])
         if "spread" in told:
             square = [np.mean(np.square(row / unit - centre)) for row in image]
-            spread = np.sqrt(np.mean(square)) or 1.0  # a flat image stays as it is
+            spread = np.sqrt(np.mean(square))  # 0: a flat image stays as it is
         rows, columns = self._plan(height, width, fast)
         padded, single = image, len(rows) * len(columns) == 1
         # Else the network pads it itself: turned, at another side than tiles have it.
@@ -171,7 +171,7 @@ class Denoiser:
             seen = padded[see(*window)]
             tile = np.empty(seen.shape, np.float32)
             for row, noisy in enumerate(seen):
-                tile[row] = (noisy / unit - centre) / spread
+                tile[row] = (noisy / unit - centre) / (spread or 1.0)
             return tile
 
         residuals = self.program.find_residuals(map(cut, windows), ensemble)
@@ -213,7 +213,7 @@ def check_unit(image: np.ndarray, model: Network) -> None:
     """Raises ValueError if the unit of floats matters and is another one."""
     if image.dtype in INTEGERS or model.keeps_the_law:
         return
-    highest = float(np.abs(image).max())
+    highest = float(np.abs(image).max(initial=0))
     if highest > MOST_OF_WHITE:
         raise ValueError(
             "this network does not keep f(kx) = k f(x), so floats must have white at "

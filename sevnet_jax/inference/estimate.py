@@ -14,17 +14,20 @@ PRODUCT = 1024  # rows and columns of the matrices whose product is timed
 REACHED = 0.75
 
 
-def seconds_per_pixel(restore: stages.Wrapped, params: Any, channels: int) -> float:
+def seconds_per_pixel(
+    restore: stages.Wrapped, params: Any, channels: int
+) -> float | None:
     """Returns about what one pixel costs on the default device.
 
     The operations of the jitted `restore(params, image)` at the speed of a product of
-    matrices, timed here: nothing has to be compiled for it.
+    matrices, timed here: nothing has to be compiled for it. None where JAX does not
+    count operations before it compiles, as on GPUs and TPUs.
     """
     image = jax.ShapeDtypeStruct((SIDE, SIDE, channels), jnp.float32)
-    # JAX's type has the None of compilers that cannot count; this one's can.
     costs = restore.lower(params, image).cost_analysis()
-    operations = costs["flops"]  # type: ignore[index]
-    return operations / SIDE**2 / (REACHED * _time_products())
+    if not costs:
+        return None
+    return costs["flops"] / SIDE**2 / (REACHED * _time_products())
 
 
 def _time_products() -> float:

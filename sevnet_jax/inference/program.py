@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from sevnet_jax.inference import estimate
+from sevnet_jax.models import ops
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.weights import Weights
 
@@ -48,7 +49,7 @@ class Program:
             lambda params, tile: self.model.apply(
                 params, tile[None], method="restore_tile"
             )[0],
-            compiler_options=compiler_options(forward=True),
+            compiler_options=compiler_options(self.devices[0].platform, forward=True),
         )
         # Images of many sizes need many programs; only the last ones are kept.
         most = PROGRAMS * len(self.devices)
@@ -58,11 +59,11 @@ class Program:
         )
 
     @functools.cached_property
-    def seconds_per_pixel(self) -> float:
-        """About what a pixel costs, without the ensemble."""
+    def seconds_per_pixel(self) -> float | None:
+        """About what a pixel costs, without the ensemble; None if nobody can say."""
         channels = self.model.channels
         seconds = estimate.seconds_per_pixel(self._restore, self._params, channels)
-        return seconds / len(self.devices)
+        return seconds and seconds / len(self.devices)
 
     def find_residuals(
         self, tiles: Iterable[np.ndarray], ensemble: bool
@@ -104,7 +105,7 @@ class Program:
     def _compile_for(self, shape: tuple[int, ...], number: int) -> Callable:
         place = jax.sharding.SingleDeviceSharding(self.devices[number])
         tile = jax.ShapeDtypeStruct(shape, np.float32, sharding=place)
-        with jax.default_matmul_precision(self.precision):
+        with ops.use_precision(self.precision):
             return self._restore.lower(self._place(number), tile).compile()
 
 

@@ -81,8 +81,10 @@ def estimate_wait(denoiser: Denoiser, count: int, ensemble: bool) -> str:
     """Returns how long many pixels will take; nothing for few."""
     if count < LARGE:
         return ""
-    seconds = denoiser.seconds_per_pixel * count * (SYMMETRIES if ensemble else 1)
-    return f"{count / 1e6:.0f} megapixels, about {seconds:.0f} s"
+    size, each = f"{count / 1e6:.0f} megapixels", denoiser.seconds_per_pixel
+    if each is None:
+        return size
+    return f"{size}, about {each * count * (SYMMETRIES if ensemble else 1):.0f} s"
 
 
 def describe(error: Exception) -> str:

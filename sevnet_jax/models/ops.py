@@ -1,5 +1,7 @@
 """Homogeneous primitives: the convolution, padding, the mean of an image."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,14 @@ from jax import Array
 
 from sevnet_jax.models import tokens
 from sevnet_jax.models.cpu import convolution
+
+
+def use_precision(precision: str | None) -> contextlib.AbstractContextManager[None]:
+    """A context in which products have a precision; None leaves it as it is."""
+    # To JAX, None would be the precision of nobody's choice.
+    if precision is None:
+        return contextlib.nullcontext()
+    return jax.default_matmul_precision(precision)
 
 
 def convolve(

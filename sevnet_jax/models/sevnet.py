@@ -1,9 +1,7 @@
 """SEVNet, a homogeneous U-Net, and its presets."""
 
-import contextlib
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
@@ -160,11 +158,7 @@ class SEVNet(Network):
         signal = tokens.widen(x)
         centred = signal - centre
         padded = ops.pad_to_multiple(centred.astype(self.dtype), self.multiple)
-        with (
-            jax.default_matmul_precision(self.precision)
-            if self.precision
-            else contextlib.nullcontext()
-        ):
+        with ops.use_precision(self.precision):
             residual = unet(padded)[:, : x.shape[1], : x.shape[2]]
         return (signal + residual.astype(signal.dtype)).astype(x.dtype)
 

@@ -57,8 +57,11 @@ class NormalizationWrapper(Network):
     keeps_the_law = True
 
     def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
-        own = isinstance(self.inner, Network)
-        return self._run(self.inner.restore_tile if own else self.inner, x)
+        if not isinstance(self.inner, Network):
+            return self._run(self.inner, x)
+        if "centre" in self.inner.told:  # whose tiles are freed of their centre
+            return self.inner.restore_tile(x * self.deviation) / self.deviation
+        return self._run(self.inner.restore_tile, x)
 
     def with_fields(self, **fields: Any) -> "NormalizationWrapper":
         """Returns the same network, the one inside with other fields."""

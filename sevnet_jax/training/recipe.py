@@ -109,6 +109,11 @@ class Recipe:
                 f"data.batch_size {self.data.batch_size} is not a multiple of "
                 f"optimizer.accumulation {parts}"
             )
+        if self.denoiser and self.noise_weight and parts > 1:
+            raise ValueError(
+                "the distance of noise from white noise is one of the whole batch: "
+                "with a denoiser, optimizer.accumulation must be 1, or noise_weight 0"
+            )
         self.build_model()
 
     def build_model(self) -> Network:

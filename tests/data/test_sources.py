@@ -16,11 +16,6 @@ def rgb():
 
 
 @pytest.fixture
-def rgb16():
-    return np.random.RandomState(0).randint(0, 65536, (20, 30, 3)).astype(np.uint16)
-
-
-@pytest.fixture
 def folder(rgb, tmp_path):
     """Two good images, one of them deeper; one tiny, two broken, one not an image."""
     (tmp_path / "deep" / "er").mkdir(parents=True)

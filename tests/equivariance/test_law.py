@@ -204,3 +204,25 @@ def test_a_function_that_works_in_place_does_not_spoil_x(x):
 
 def test_measure_works_on_jitted_jax_functions(x):
     equivariance.assert_homogeneous(jax.jit(jax.nn.relu), jnp.asarray(x))
+
+
+def test_numpy_float64_is_judged_by_its_own_rounding():
+    x = np.random.default_rng(0).uniform(size=64)
+    assert equivariance.measure(lambda x: 3 * x, x).rounding < 1e-13
+    with pytest.raises(AssertionError):
+        equivariance.assert_homogeneous(lambda x: x + 1e-9, x, scales=(3.0, 1000.0))
+
+
+def test_a_function_without_a_finite_value_does_not_pass():
+    x = np.ones(4, np.float32)
+    with pytest.raises(ValueError, match="no finite value"):
+        equivariance.assert_homogeneous(lambda x: x * np.float32(np.nan), x)
+
+
+def test_inputs_that_overflow_are_not_blamed_on_the_function():
+    counts = np.linspace(100, 400, 16).astype(np.float16)
+    equivariance.assert_homogeneous(lambda x: x / np.float16(64), counts)
+
+
+def test_plain_numbers_are_arrays():
+    equivariance.assert_homogeneous(lambda x: 2 * x["a"], {"a": 1.5})

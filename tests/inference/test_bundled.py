@@ -88,11 +88,11 @@ def test_they_tell_nobody_where_they_were_made(recipes):
         assert not any("/" in source for source in find_sources(recipe))
 
 
-@pytest.mark.optimized
 def test_the_card_has_their_hashes(weights, project):
     assert weights.sha256 in (project / "docs" / "weights.md").read_text()
 
 
+@pytest.mark.optimized
 def test_they_keep_the_law_exactly(name, weights, rng):
     """With trained weights as with random ones."""
     translates = name.startswith("translator")

@@ -158,3 +158,14 @@ def test_tiles_have_the_levels_of_the_whole(denoiser, rng):
     noisy = np.repeat(draw_flat(rng, 0.98, side=150)[0], 3, -1)
     tiled = Denoiser(denoiser.weights, tile_pixels=96 * 96)(noisy)
     assert np.abs(tiled.astype(int) - denoiser(noisy)).max() <= 1
+
+
+@pytest.mark.parametrize("no", [0, np.False_])
+@pytest.mark.parametrize("yes", [1, np.True_])
+def test_truth_values_of_any_kind(rng, no, yes):
+    image = rng.integers(0, 256, (32, 32, 3), np.uint8)
+    image[:4] = 255
+    assert not clipping.is_needed(image, no)
+    assert clipping.is_needed(image, yes)
+    flat = np.full((8, 8, 1), 0.5, np.float32)
+    assert not clipping.is_needed(flat, yes)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import types
 
 import jax
 import numpy as np
@@ -271,3 +272,21 @@ def test_the_order_of_bytes_does_not_matter(denoiser, rng, dtype):
     image = rng.integers(0, 200, (8, 8, 3)).astype(f"<{dtype}")
     swapped = denoiser(image.astype(f">{dtype}"))
     np.testing.assert_array_equal(swapped, denoiser(image))
+
+
+def test_the_precision_that_somebody_asked_for_stays(weights_file, monkeypatch):
+    seen = []
+    program = Denoiser(load_weights(weights_file)).program
+    monkeypatch.setattr(
+        program,
+        "_restore",
+        types.SimpleNamespace(
+            lower=lambda *_: (
+                seen.append(jax.config.jax_default_matmul_precision)
+                or types.SimpleNamespace(compile=lambda: None)
+            )
+        ),
+    )
+    with jax.default_matmul_precision("highest"):
+        program._compile_for((8, 8, 3), 0)
+    assert seen == ["highest"]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from sevnet_jax import create_model
+from sevnet_jax.equivariance import perturb
 from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.weights import load_weights, save_weights
 
@@ -66,3 +67,30 @@ def test_floats_of_another_unit_are_refused_where_it_matters(weights, rng):
     else:
         with pytest.raises(ValueError, match="floats must have white at 1"):
             Denoiser(weights)(image)
+
+
+def test_a_flat_image_in_a_wrapper_stays_as_it_is(tmp_path):
+    """Also with biases, by which the network would change it."""
+    config = {"name": "nafnet_xs", "width": 4, "encoder": (1,), "middle": 1}
+    config |= {"decoder": (1,), "wrapped": True}
+    model = create_model(**config)
+    fresh = jax.jit(model.init)(jax.random.key(0), np.zeros((1, 8, 8, 3), np.float32))
+    params = perturb(fresh)
+    save_weights(tmp_path / "w.safetensors", params, config, {})
+    denoise = Denoiser(load_weights(tmp_path / "w.safetensors"))
+    for value in (0, 255):
+        image = np.full((16, 16, 3), value, np.uint8)
+        np.testing.assert_array_equal(denoise(image), image)
+
+
+def test_a_wrapped_network_that_centres_sees_tiles_as_it_sees_images(
+    tmp_path, draw_params, rng
+):
+    config = {**LN_GELU, "wrapped": (0.45, 0.25), "centre": "image"}
+    model = create_model(**config)
+    params = draw_params(model, np.zeros((1, 8, 8, 3), np.float32))
+    save_weights(tmp_path / "w.safetensors", params, config, {})
+    loaded = load_weights(tmp_path / "w.safetensors")
+    image = rng.uniform(size=(24, 40, 3)).astype(np.float32)
+    found = Denoiser(loaded)(image)
+    np.testing.assert_allclose(found, restore(loaded, image), atol=1e-5)

@@ -36,6 +36,7 @@ def x(rng):
     return jnp.asarray(rng.uniform(size=(2, 16, 12, 3)), jnp.float32)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("exponent", [-30, -12, -1, 9, 30])
 def test_the_whole_commutes_with_powers_of_two(run, x, exponent):
     scale = 2.0**exponent

@@ -13,7 +13,7 @@ from sevnet_jax.training.recipe import (
 )
 from studies.ablation.rows import ABLATIONS
 
-PAPER = {  # SPEC section 5
+PAPER = {  # the paper's settings
     "data": {
         "batch_size": 4,
         "patch_size": 128,
@@ -153,3 +153,10 @@ def test_another_model_has_its_own_fields():
     change(config, {"model.name": "sevnet_s", "model.width": "32"})
     assert config["model"]["width"] == 32
     assert "blocks" in config["model"]
+
+
+def test_a_translator_is_not_trained_in_parts():
+    changes = {"optimizer": {"accumulation": 2}, "denoiser": "sevnet_s"}
+    with pytest.raises(ValueError, match="accumulation must be 1"):
+        make_config("sevnet_s", **changes)
+    make_config("sevnet_s", **changes, noise_weight=0.0)
