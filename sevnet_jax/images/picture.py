@@ -33,7 +33,7 @@ class Picture:
 
 def find_orientation(value: Any) -> int:
     """Returns the orientation that a file names; upright if it names none."""
-    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+    return int(value) if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 def orientation_alone(orientation: int) -> bytes:
