@@ -89,7 +89,7 @@ def test_a_grey_network_is_trained_scored_and_used(photos, tmp_path, rng, capsys
     run = train_on(folder, GREY, tmp_path)
     assert load_named(run).model.channels == 1
     assert score(run, folder, tmp_path) == 0
-    assert "set, 2 images" in capsys.readouterr().out
+    assert "set in grey, 2 images" in capsys.readouterr().out
     restore = sevnet_jax.load(run)
     photo = np.asarray(Image.open(folder / "a.png"))
     restored = restore(photo)

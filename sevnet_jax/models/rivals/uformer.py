@@ -169,7 +169,6 @@ official.declare(
     },
     unused=("drop_rate", "attn_drop_rate", "drop_path_rate"),
     ignored=("*.relative_position_index",),
-    levels_vary=False,
 )
 
 register("uformer", Uformer, family="rival")  # its size S, without modulators
