@@ -59,3 +59,8 @@ def test_without_a_home_nothing_is_kept(monkeypatch):
     jax.config.update("jax_compilation_cache_dir", None)
     assert use_compilation_cache() is None
     assert not recall({"sha256": "0", "file": "a.py"})
+
+
+def test_options_for_a_cpu_are_not_for_other_devices():
+    assert compiler_options("cpu", forward=True)
+    assert compiler_options("gpu", forward=True) == {}

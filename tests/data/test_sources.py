@@ -183,3 +183,8 @@ def test_dead_leaves_take_a_seed():
     assert (first != other).any()
     with pytest.raises(ValueError, match="takes a whole number"):
         sources.open_one("dead_leaves:x")
+
+
+def test_a_seed_that_nobody_can_draw_from_is_named():
+    with pytest.raises(ValueError, match="below 2"):
+        sources.open_one("dead_leaves:99999999999")

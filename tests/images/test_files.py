@@ -296,3 +296,12 @@ def test_sides_that_a_format_cannot_have_are_refused(tmp_path, ending, longest):
         images.check_target(path, pixels)
     images.write_picture(path, pixels[:, 1:], images.Picture(pixels))
     assert images.read_size(path) == (1, longest)
+
+
+def test_the_jpeg_of_a_phone_is_lossy(rng, tmp_path):
+    frames = [Image.fromarray(draw(rng, (8, 8, 3), "uint8")) for _ in range(2)]
+    path = tmp_path / "a.jpg"
+    frames[0].save(path, format="MPO", save_all=True, append_images=frames[1:])
+    picture = images.read_picture(path, MANY)
+    assert picture.lossy
+    assert "first picture" in picture.note
