@@ -3,10 +3,12 @@
 python train.py --config configs/ablations.py:2f --workdir runs/2f
 python train.py --config configs/ablations.py:2f,sevnet_xs --config.data.source=FOLDER \
     --workdir runs/2f_xs
-python train.py --config configs/ablations.py:2f_wrapped,sevnet_xs --workdir runs/2f_w
+python train.py --config configs/ablations.py:2f_wrapped,sevnet_xs \
+    --config.data.source=FOLDER --workdir runs/2f_w
 python eval.py equivariance --config configs/ablations.py:2f,sevnet_s
 
-studies/ablation/run.py trains and scores all rows, one after the other.
+The small sizes train on drawn images unless a source is given. studies/ablation/run.py
+trains and scores all rows, one after the other.
 """
 
 from ml_collections import ConfigDict

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from sevnet_jax import create_model
-from sevnet_jax.inference import export
+from sevnet_jax.inference import command, export
 from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.weights import load_weights, save_weights
 
@@ -12,6 +13,22 @@ from sevnet_jax.weights import load_weights, save_weights
 @pytest.fixture(scope="session")
 def denoiser(weights_file):
     return Denoiser(load_weights(weights_file))
+
+
+@pytest.fixture
+def photo(rng, tmp_path):
+    path = tmp_path / "photo.png"
+    Image.fromarray(rng.integers(0, 256, (9, 13, 3), np.uint8)).save(path)
+    return path
+
+
+@pytest.fixture
+def run(weights_file, capsys):
+    def run(*args):
+        code = command.main([*map(str, args), "--weights", str(weights_file)])
+        return code, capsys.readouterr().err
+
+    return run
 
 
 @pytest.fixture

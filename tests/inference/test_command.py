@@ -1,4 +1,4 @@
-"""denoise.py: files, folders, globs; what fails is named and the rest goes on."""
+"""denoise.py: its options and errors; what fails is named and the rest goes on."""
 
 import dataclasses
 import subprocess
@@ -11,40 +11,10 @@ from PIL import Image
 
 import sevnet_jax
 from sevnet_jax import images
-from sevnet_jax.files import write_atomically
 from sevnet_jax.inference import automatic, command, restore
 from sevnet_jax.inference.automatic import CAMERA
 from sevnet_jax.inference.denoiser import Denoiser
-from sevnet_jax.inference.jobs import find_jobs
 from sevnet_jax.weights import load_weights
-
-
-@pytest.fixture
-def photo(rng, tmp_path):
-    path = tmp_path / "photo.png"
-    Image.fromarray(rng.integers(0, 256, (9, 13, 3), np.uint8)).save(path)
-    return path
-
-
-@pytest.fixture
-def run(weights_file, capsys):
-    def run(*args):
-        code = command.main([*map(str, args), "--weights", str(weights_file)])
-        return code, capsys.readouterr().err
-
-    return run
-
-
-def test_the_result_stands_beside_the_input(run, photo, denoiser):
-    before = photo.read_bytes()
-    code, text = run(photo)
-    assert code == 0
-    assert "photo_denoised.png" in text
-    assert "cpu" in text
-    assert photo.read_bytes() == before
-    expected = denoiser(np.asarray(Image.open(photo)))
-    found = np.asarray(Image.open(photo.with_name("photo_denoised.png")))
-    np.testing.assert_array_equal(found, expected)
 
 
 def test_photos_from_cameras_have_weights_of_their_own(photo, capsys):
@@ -86,14 +56,6 @@ def test_what_chooses_among_bundled_weights_is_not_for_others(
     assert text.count("\n") == 1
 
 
-def test_the_same_names_may_be_given_again(run, photo):
-    """A shell's *.png names the results of the last time too."""
-    assert run(photo)[0] == 0
-    result = photo.with_name("photo_denoised.png")
-    assert run(photo, result)[0] == 0
-    assert not photo.with_name("photo_denoised_denoised.png").exists()
-
-
 def test_no_error_of_one_file_ends_the_others(run, photo, tmp_path, monkeypatch):
     """Whatever it is: here a device that is full, for the first image only."""
     other = tmp_path / "second.png"
@@ -112,57 +74,10 @@ def test_no_error_of_one_file_ends_the_others(run, photo, tmp_path, monkeypatch)
     assert other.with_name("second_denoised.png").exists()
 
 
-def test_hidden_files_of_a_folder_are_left_alone(run, photo, tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.png").write_bytes(photo.read_bytes())
-    (tmp_path / "in" / "._a.png").write_bytes(b"a Mac was here")
-    assert run(tmp_path / "in", "-o", tmp_path / "out")[0] == 0
-
-
-def test_several_images_need_a_folder(run, photo, tmp_path):
-    other = tmp_path / "second.png"
-    other.write_bytes(photo.read_bytes())
-    code, text = run(photo, other, "-o", tmp_path / "both.png")
-    assert code == 2
-    assert "several images need a folder" in text
-
-
 @pytest.mark.parametrize("argv", [["--strength", "2"], ["--strange"], []])
 def test_wrong_arguments_are_one_line(argv, photo, capsys):
     assert command.main([*argv, *([str(photo)] if argv else [])]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_out_is_a_file_or_a_folder(run, photo, tmp_path):
-    assert run(photo, "-o", tmp_path / "b.tif")[0] == 0
-    assert images.read_picture(tmp_path / "b.tif", 10**6).pixels.shape == (9, 13, 3)
-    assert run(photo, "-o", tmp_path / "new" / "folder")[0] == 0
-    assert (tmp_path / "new" / "folder" / "photo.png").exists()
-
-
-def test_folders_are_mirrored(run, photo, tmp_path):
-    (tmp_path / "in" / "deep").mkdir(parents=True)
-    for name in ("a.png", "deep/b.png", "c_denoised.png"):
-        (tmp_path / "in" / name).write_bytes(photo.read_bytes())
-    (tmp_path / "in" / "notes.txt").write_text("")
-    assert run(tmp_path / "in", "-o", tmp_path / "out")[0] == 0
-    assert [p.name for p in (tmp_path / "out").rglob("*.*")] == ["a.png"]
-    assert run(tmp_path / "in", "-o", tmp_path / "all", "--recursive")[0] == 0
-    found = {
-        p.relative_to(tmp_path / "all").as_posix()
-        for p in (tmp_path / "all").rglob("*.*")
-    }
-    assert found == {"a.png", "deep/b.png"}
-
-
-def test_globs_and_skipping(run, photo, tmp_path):
-    (tmp_path / "photo2.png").write_bytes(photo.read_bytes())
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "photo.png").write_text("mine")
-    pattern, out = tmp_path / "photo*.png", tmp_path / "out"
-    assert run(pattern, "-o", out, "--skip-existing")[0] == 0
-    assert (out / "photo.png").read_text() == "mine"
-    assert (out / "photo2.png").exists()
 
 
 def test_one_bad_file_does_not_stop_the_rest(run, photo, tmp_path):
@@ -179,32 +94,6 @@ def test_a_missing_file_does_not_stop_the_rest(run, photo, tmp_path):
     assert code == 1
     assert "there is no file 'none.png'" in text
     assert (tmp_path / "out" / "photo.png").exists()
-
-
-def test_no_input_is_ever_overwritten(run, photo, tmp_path):
-    """The result of one input may have the name of another."""
-    (tmp_path / "tree" / "sub").mkdir(parents=True)
-    for name in ("tree/x.png", "tree/sub/x.png"):
-        (tmp_path / name).write_bytes(photo.read_bytes())
-    code, text = run(
-        *(tmp_path / "tree" / "x.png", tmp_path / "tree" / "sub" / "x.png"),
-        *("-o", tmp_path / "tree" / "sub"),
-    )
-    assert code == 2, text
-    code, text = run(tmp_path / "tree", "--recursive", "-o", tmp_path / "tree" / "sub")
-    assert code == 2, text
-    assert "choose a folder outside" in text
-    for name in ("tree/x.png", "tree/sub/x.png"):
-        assert (tmp_path / name).read_bytes() == photo.read_bytes()
-
-
-def test_results_are_not_taken_for_inputs(run, photo, tmp_path):
-    for _ in range(2):
-        assert run(tmp_path)[0] == 0
-        assert run(tmp_path / "p*.png")[0] == 0
-        assert run(tmp_path, "-o", tmp_path / "out")[0] == 0
-    found = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.*")}
-    assert found == {"photo.png", "photo_denoised.png", "out/photo.png"}
 
 
 def test_strength_zero_is_the_input(run, photo, tmp_path):
@@ -240,13 +129,6 @@ def test_bad_weights_are_one_line(photo, capsys, name):
     text = capsys.readouterr().err
     assert code == 2
     assert len(text.strip().splitlines()) == 1
-
-
-def test_nothing_is_left_when_the_target_cannot_be_written(run, photo, tmp_path):
-    code, text = run(photo, "-o", tmp_path / "b.xyz")
-    assert code == 2
-    assert "cannot write files that end in '.xyz'" in text
-    assert [p.name for p in tmp_path.iterdir()] == ["photo.png"]
 
 
 def test_a_large_image_is_announced_with_its_time(run, tmp_path, monkeypatch):
@@ -314,32 +196,6 @@ def test_parts_that_do_not_run_are_one_line(run, photo, tmp_path, text):
     assert code == 2
     assert f"config {parts}: " in said
     assert len(said.strip().splitlines()) == 1
-
-
-def test_a_file_that_is_named_twice_is_restored_once(photo):
-    (job,), missing = find_jobs([str(photo), str(photo.parent / "p*.png")])
-    assert job.source == photo
-    assert not missing
-
-
-def test_a_slash_names_a_folder(photo, tmp_path):
-    (job,), _ = find_jobs([str(photo)], f"{tmp_path}/v1.0/")
-    assert job.target == tmp_path / "v1.0" / photo.name
-
-
-def test_a_name_that_is_too_long_is_said_before_the_work(run, photo, monkeypatch):
-    source = photo.with_name("a" * 245 + ".png")
-    photo.rename(source)
-    monkeypatch.delattr(Denoiser, "__call__")
-    code, said = run(source)
-    assert code == 2
-    assert len(said.strip().splitlines()) == 2  # the first names the network
-
-
-def test_every_name_that_a_file_may_have_can_be_written(tmp_path):
-    path = tmp_path / ("a" * 251 + ".png")
-    write_atomically(path, lambda part: part.write_bytes(b"all"))
-    assert path.read_bytes() == b"all"
 
 
 def test_an_image_is_analysed_once(photo, weights_file, monkeypatch):
