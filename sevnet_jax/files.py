@@ -1,7 +1,7 @@
 """Atomic writes: a file is either complete or not there."""
 
 import os
-import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,15 +22,12 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.parent / f".new-{uuid.uuid4().hex}{path.suffix}"
+    # Not by tempfile, whose files are private: changing that needs the process's umask,
+    # which only setting it can read, and other threads write files too.
+    temporary.touch(exist_ok=False)
     try:
         write(temporary)
-        # mkstemp makes it private; give it what a plain open() would have.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

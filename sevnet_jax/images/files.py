@@ -20,7 +20,7 @@ from sevnet_jax.images.picture import (
     check_size,
     orientation_alone,
 )
-from sevnet_jax.images.pixels import read_orientation
+from sevnet_jax.images.pixels import find_exif, read_orientation
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
 ENDINGS = (*tiff.ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
@@ -83,6 +83,8 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
     if dtype != np.uint8 and not (dtype == np.uint16 and ending == ".png"):
         fitting = ".png or .tif" if dtype == np.uint16 else ".tif"
         raise Refused(f"{ending!r} cannot hold {dtype} pixels; use {fitting}")
+    if pixels.ndim == 3 and pixels.shape[-1] > 4:
+        raise Refused(f"{ending!r} cannot hold {pixels.shape[-1]} channels; use .tif")
     longest = max(pixels.shape[:2])
     if longest > LONGEST.get(ending, longest):
         raise Refused(
@@ -136,11 +138,14 @@ def _read_other(path: Path, head: bytes, most_pixels: int) -> Picture:
 
 def _read_exif(image: Image.Image) -> tuple[bytes | None, str]:
     """The EXIF data, and a note if they are lost: the picture is worth more."""
-    exif = image.getexif()
+    lost = None, "without its EXIF data, which are damaged"
+    exif = find_exif(image)
+    if exif is None:
+        return lost
     try:
         return exif.tobytes() if exif else None, ""
     except Exception:  # of a tag whose type is not its own, many kinds
-        return None, "without its EXIF data, which are damaged"
+        return lost
 
 
 def _is_lossy(kind: str | None, path: Path) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 ORIENTATION = 274  # the tag, in EXIF and in TIFF
+ALPHA = (1, 2)  # what a TIFF calls it: multiplied into the colours, or not
 
 
 class Refused(ValueError):
@@ -29,6 +30,12 @@ class Picture:
     png: bytes = b""  # chunks of a PNG that are copied as they are
     tiff: dict[str, Any] = dataclasses.field(default_factory=dict)
     note: str = ""  # what is worth saying about how it was read
+
+    @property
+    def last_is_alpha(self) -> bool:
+        """Whether the last of 2 or 4 channels is alpha, which a TIFF has to say."""
+        extras = self.tiff.get("extrasamples")
+        return not self.tiff or bool(extras and extras[-1] in ALPHA)
 
 
 def find_orientation(value: Any) -> int:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import imagecodecs
 import numpy as np
 import tifffile
-from PIL import Image, ImageOps
+from PIL import Image
 
 from sevnet_jax.images import png, tiff
 from sevnet_jax.images.picture import ORIENTATION, find_orientation
@@ -71,7 +71,15 @@ def _read_exactly(file: BinaryIO, head: bytes) -> np.ndarray | None:
 
 def read_orientation(image: Image.Image) -> int:
     """Returns the orientation that the EXIF data of an image name, 1 if none."""
-    return find_orientation(image.getexif().get(ORIENTATION))
+    return find_orientation((find_exif(image) or {}).get(ORIENTATION))
+
+
+def find_exif(image: Image.Image) -> Image.Exif | None:
+    """Returns the EXIF data of an image, empty if it has none, None if damaged."""
+    try:
+        return image.getexif()
+    except (SyntaxError, ValueError, struct.error):  # OSError: of the pixels of a PNG
+        return None
 
 
 def turn_upright(pixels: np.ndarray, orientation: int) -> np.ndarray:  # [H, W, ...]
@@ -129,10 +137,9 @@ def decode(file: BinaryIO) -> np.ndarray:
                 return _with_channels(np.asarray(image).astype(np.uint16))
             if image.mode in ("F", "I"):
                 raise ValueError("pixels are floats or 32 bit, of unknown range")
-            upright = ImageOps.exif_transpose(image)
-            if "transparency" in upright.info or upright.mode not in _MODES:
-                upright = upright.convert("RGB")
-            return _with_channels(np.asarray(upright))
+            plain = "transparency" not in image.info and image.mode in _MODES
+            pixels = np.asarray(image if plain else image.convert("RGB"))
+            return turn_upright(_with_channels(pixels), read_orientation(image))
 
 
 def read_pixels(path: str | Path) -> np.ndarray:

@@ -163,6 +163,8 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     """Writes a TIFF file, compressed as the source was, if that loses nothing."""
     colours = pixels.shape[-1] if pixels.ndim > 2 else 1
     default = "rgb" if colours > 2 else "minisblack"
+    photometric = source.tiff.get("photometric", default)
+    extra = colours - (3 if photometric == "rgb" else 1)
     tags = list(source.tiff.get("texts", ())) or tiff_exif.find_texts(
         source.exif, TEXTS
     )
@@ -181,10 +183,10 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     tifffile.imwrite(
         path,
         pixels.reshape(shape),
-        photometric=source.tiff.get("photometric", default),
+        photometric=photometric,
         compression=compression,
         extrasamples=source.tiff.get("extrasamples")
-        or (["unassalpha"] if colours in (2, 4) else None),
+        or (["unspecified" if source.tiff else "unassalpha"] * extra or None),
         resolution=resolution[0] if resolution else None,
         resolutionunit=resolution[1] if resolution else None,
         software=False,

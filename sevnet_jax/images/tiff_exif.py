@@ -23,12 +23,12 @@ def read(path: Path, others: tuple[int, ...]) -> bytes | None:
             inside.load_from_fp(file)
             for code in DIRECTORIES:
                 found.get_ifd(code).update(inside.get_ifd(code))
+        if not any(found.get_ifd(code) for code in DIRECTORIES):
+            return None
+        found.update({code: inside[code] for code in others if code in inside})
+        return found.tobytes()
     except Exception:  # the picture is worth more than what is said about it
         return None
-    if not any(found.get_ifd(code) for code in DIRECTORIES):
-        return None
-    found.update({code: inside[code] for code in others if code in inside})
-    return found.tobytes()
 
 
 def find_texts(exif: bytes | None, codes: tuple[int, ...]) -> list[tuple]:

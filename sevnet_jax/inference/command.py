@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import jax
 from tqdm import tqdm
@@ -22,6 +23,7 @@ from sevnet_jax.inference.restore import describe, estimate_wait, restore_file
 from sevnet_jax.runtime import Parser, name_command, use_compilation_cache
 
 MOST_PIXELS, PAGE_PIXELS = 500_000_000, 100_000_000
+MOST_PORT = 65535
 SOME_FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 
@@ -36,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return INTERRUPTED
     for text in missing:
         complain(text)
     if isinstance(denoiser, Denoiser):
@@ -64,21 +69,33 @@ def restore_files(
     with ThreadPoolExecutor(len(list_devices()) + 1) as pool:
         tasks = [
             pool.submit(
-                restore_job, args, denoiser, job, f"[{number}/{len(jobs)}] ", stopped
+                try_job, args, denoiser, job, f"[{number}/{len(jobs)}] ", stopped
             )
             for number, job in enumerate(jobs, 1)
         ]
         for job, task in zip(jobs, tasks, strict=True):
             try:
-                task.result()
+                fault = task.result()
             except KeyboardInterrupt:
                 stopped.set()
                 pool.shutdown(cancel_futures=True)
                 raise
-            except Exception as error:  # coders and devices raise errors of many kinds
+            if fault:
                 failed += 1
-                complain(f"{job.source}: {describe(error)}")
+                complain(f"{job.source}: {fault}")
     return failed
+
+
+def try_job(*args: Any) -> str:
+    """Does what `restore_job` does; returns what went wrong, or nothing.
+
+    A text, because an exception would keep all pixels of the work that it ended.
+    """
+    try:
+        restore_job(*args)
+    except Exception as error:  # coders and devices raise errors of many kinds
+        return describe(error)
+    return ""
 
 
 def open_page(args: argparse.Namespace) -> int:
@@ -183,7 +200,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog=name_command("denoise.py"),
         description="Removes noise from images. You do not need to know the noise "
-        "level. Bit depth and metadata are kept.",
+        "level. Bit depth, EXIF data, colour profile and resolution are kept.",
     )
     add = parser.add_argument
     add("inputs", nargs="*", metavar="IN", help="files, globs or folders")
@@ -245,8 +262,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         parser.error("--page takes images from the browser; leave out the input files")
     if not args.page and not args.inputs:
         parser.error("name the images to restore")
-    if not args.page and (args.host or args.port):
+    if not args.page and (args.host or args.port is not None):
         parser.error("--host and --port need --page")
+    if args.port is not None and not 1 <= args.port <= MOST_PORT:
+        parser.error(f"--port must be 1 to {MOST_PORT}, got {args.port}")
     if args.max_pixels is None:
         args.max_pixels = PAGE_PIXELS if args.page else MOST_PIXELS
     for name in ("noise", "channels"):

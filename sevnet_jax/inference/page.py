@@ -30,7 +30,8 @@ FILE_BYTES = 8  # a pixel, of the largest file: 16 bit, colour and alpha
 KEPT = 3600  # seconds that uploads and results stay
 USERS = 8  # whose results are kept at once
 INTRODUCTION = """# SEVNet
-Drop a noisy image. You do not need to know its noise; bit depth and metadata are kept.
+Drop a noisy image. You do not need to know its noise. Bit depth, EXIF data and colour
+profile are kept.
 """
 LOCAL = "The image does not leave this computer."
 GONE = "The image is not kept any longer; drop it again."

@@ -13,12 +13,14 @@ import numpy as np
 from PIL import Image
 
 from sevnet_jax import images
+from sevnet_jax.images.files import LONGEST
 from sevnet_jax.inference.automatic import AutoDenoiser
 from sevnet_jax.inference.clipping import find_white
 from sevnet_jax.inference.denoiser import Denoiser, blend
 from sevnet_jax.inference.jobs import name_result
 from sevnet_jax.inference.restore import Restored, restore_file
 
+SHOWN_ENDING = ".jpg"
 SHOWN_PIXELS = 8_000_000  # the file that one takes has all of them
 
 
@@ -89,12 +91,13 @@ def shrink(pixels: np.ndarray, black: float, white: float) -> np.ndarray:
         shown[row] = np.clip(np.rint(255 * scaled), 0, 255)
     image = Image.fromarray(shown)
     step = math.ceil(math.sqrt(image.height * image.width / SHOWN_PIXELS))
-    return np.asarray(image.reduce(step))
+    longest = math.ceil(max(image.size) / LONGEST[SHOWN_ENDING])
+    return np.asarray(image.reduce(max(step, longest)))
 
 
 def write_shown(folder: Path, shown: np.ndarray, picture: images.Picture) -> Path:
     """Returns a new file that browsers can show, upright and in its colours."""
-    path = make_folder(folder) / "shown.jpg"
+    path = make_folder(folder) / f"shown{SHOWN_ENDING}"
     like = images.Picture(shown, icc=picture.icc, orientation=picture.orientation)
     images.write_picture(path, shown, like)
     return path

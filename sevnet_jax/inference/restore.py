@@ -10,6 +10,7 @@ import numpy as np
 
 from sevnet_jax import images
 from sevnet_jax.inference.automatic import AutoDenoiser
+from sevnet_jax.inference.choose import find_kind
 from sevnet_jax.inference.denoiser import Denoiser, Progress, blend
 from sevnet_jax.inference.program import SYMMETRIES
 
@@ -54,6 +55,12 @@ def restore_file(
     images.check_target(target, pixels)
     notes = [picture.note] if picture.note else []
     count = pixels.shape[-1] if pixels.ndim > 2 else 1
+    if count in (2, 4) and not picture.last_is_alpha and channels == "auto":
+        bands = picture.tiff["photometric"] == "minisblack"  # as of a microscope
+        if bands and isinstance(denoiser, AutoDenoiser):
+            channels = "independent"
+        else:
+            notes.append("its last channel as it is")
     if isinstance(denoiser, AutoDenoiser):
         said: dict[str, Any] = {
             "noise": noise,
@@ -72,9 +79,16 @@ def restore_file(
     else:
         used, passes = denoiser, len(denoiser.choose_channels(count))
         restore = functools.partial(denoiser, clipped=clipped)
+        if denoiser.weights.model.channels == 3 and is_grey(pixels):
+            notes.append("grey, and these weights are for colour: they remove little")
     announce(used, pixels.size // count * passes)
     restored = restore(pixels, progress=progress, **options)
     return Restored(picture, restored, tuple(notes))
+
+
+def is_grey(pixels: np.ndarray) -> bool:  # [H, W], [H, W, C] or [N, H, W, C]
+    """Whether a picture has one channel, or three equal ones."""
+    return pixels.ndim == 2 or find_kind(pixels) == "grey"
 
 
 def estimate_wait(denoiser: Denoiser, count: int, ensemble: bool) -> str:

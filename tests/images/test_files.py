@@ -275,6 +275,21 @@ def test_what_cannot_be_read_is_said(tmp_path, name, save, message):
         images.read_picture(tmp_path / name, MANY)
 
 
+@pytest.mark.parametrize("name", ["a.png", "a.webp", "a.jpg"])
+def test_exif_that_is_none_does_not_cost_the_picture(rng, tmp_path, name):
+    pixels = rng.integers(0, 256, (5, 7, 3), np.uint8)
+    path = tmp_path / name
+    Image.fromarray(pixels).save(
+        path, exif=b"Exif\0\0" + bytes(12), dpi=(72, 72), lossless=True
+    )
+    picture = images.read_picture(path, 100)
+    assert picture.exif is None
+    assert "EXIF" in picture.note
+    with Image.open(path) as image:
+        np.testing.assert_array_equal(picture.pixels, np.asarray(image))
+    np.testing.assert_array_equal(images.read_pixels(path), picture.pixels)
+
+
 @pytest.mark.parametrize("tag", [271, 274, 282, 306])
 def test_damaged_exif_does_not_cost_the_picture(rng, tmp_path, tag):
     pixels = draw(rng, (8, 8, 3), "uint8")

@@ -207,3 +207,37 @@ def test_a_damaged_file_does_not_harm_what_another_thread_reads():
         other.join()
     with pytest.raises(images.Refused, match="missing"), tiff._watch_for_damage():
         logger.error("invalid page offset")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_bands_without_a_tag_that_counts_them_are_kept(rng, tmp_path, count):
+    """It breaks the rules of TIFF, but such files exist."""
+    pixels = draw(rng, (6, 9, count), "uint8")
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        pixels,
+        photometric="minisblack",
+        planarconfig="contig",
+        extrasamples=["unspecified"] * (count - 1),
+    )
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
+        tag = file.pages[0].tags["ExtraSamples"]
+        file.filehandle.seek(tag.offset)
+        file.filehandle.write(struct.pack("<H", 65000))  # a tag that nobody knows
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    assert not picture.last_is_alpha
+    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
+    found = images.read_picture(tmp_path / "b.tif", MANY)
+    assert not found.last_is_alpha
+    np.testing.assert_array_equal(found.pixels, pixels)
+
+
+@pytest.mark.parametrize("kind", ["assocalpha", "unassalpha"])
+def test_alpha_is_alpha(rng, tmp_path, kind):
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        draw(rng, (6, 9, 4), "uint8"),
+        photometric="rgb",
+        extrasamples=[kind],
+    )
+    assert images.read_picture(tmp_path / "a.tif", MANY).last_is_alpha

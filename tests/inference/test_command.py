@@ -1,8 +1,10 @@
 """denoise.py: its options and errors; what fails is named and the rest goes on."""
 
 import dataclasses
+import gc
 import subprocess
 import sys
+import weakref
 
 import jax
 import numpy as np
@@ -237,3 +239,40 @@ def test_a_machine_that_counts_no_operations_restores_large_images(
     monkeypatch.setattr(jax.stages.Lowered, "cost_analysis", lambda _: None)
     assert command.main([str(photo), "--weights", str(weights_file)]) == 0
     assert "0 megapixels" in capsys.readouterr().err
+
+
+def test_failed_images_do_not_stay_in_memory(run, photo, monkeypatch):
+    seen = []
+
+    def fail(self, image, **_):
+        kept = np.array(image)
+        seen.append(weakref.ref(kept))
+        raise ValueError("this one fails")
+
+    monkeypatch.setattr(Denoiser, "__call__", fail)
+    alive = []
+    complain = command.complain
+
+    def watch(text):
+        gc.collect()
+        alive.extend(ref() is not None for ref in seen)
+        complain(text)
+
+    monkeypatch.setattr(command, "complain", watch)
+    assert run(photo)[0] == 2
+    assert alive == [False]
+
+
+@pytest.mark.parametrize("port", ["0", "99999", "-1"])
+def test_ports_that_cannot_be_are_one_line(capsys, port):
+    assert command.main(["--page", "--port", port]) == 2
+    assert "--port must be 1 to 65535" in capsys.readouterr().err
+
+
+def test_an_interruption_at_the_start_is_one_line(photo, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "open_denoiser", interrupt)
+    assert command.main([str(photo)]) == command.INTERRUPTED
+    assert capsys.readouterr().err == "denoise.py: interrupted\n"

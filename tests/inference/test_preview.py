@@ -115,6 +115,12 @@ def test_large_images_are_shown_smaller(monkeypatch):
     assert (shown[:5] == 200).all()
 
 
+def test_sides_that_no_jpeg_can_have_are_shown_shorter(tmp_path):
+    shown = preview.shrink(np.zeros((3, 70_000), np.uint8), 0, 255)
+    assert shown.shape == (2, 35_000)
+    preview.write_shown(tmp_path, shown, images.Picture(shown))
+
+
 @pytest.mark.parametrize(
     ("values", "shown"),
     [

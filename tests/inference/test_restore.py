@@ -1,0 +1,69 @@
+"""What is done to the channels of a file, and said of them."""
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from sevnet_jax.inference import command
+from sevnet_jax.inference.denoiser import Denoiser
+
+
+def write_bands(rng, path, count, extra, photometric="minisblack"):
+    samples = count - (3 if photometric == "rgb" else 1)
+    tifffile.imwrite(
+        path,
+        rng.integers(0, 256, (24, 40, count), np.uint8),
+        photometric=photometric,
+        planarconfig="contig",
+        extrasamples=[extra] * samples,
+    )
+    return tifffile.imread(path)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_bands_of_a_tiff_are_all_restored(rng, tmp_path, capsys, count):
+    before = write_bands(rng, tmp_path / "a.tif", count, "unspecified")
+    assert command.main([str(tmp_path / "a.tif")]) == 0
+    assert "independent channels" in capsys.readouterr().err
+    after = tifffile.imread(tmp_path / "a_denoised.tif")
+    assert (after != before).any((0, 1)).all()
+
+
+def test_alpha_of_a_tiff_stays(rng, tmp_path, capsys):
+    before = write_bands(rng, tmp_path / "a.tif", 2, "unassalpha")
+    assert command.main([str(tmp_path / "a.tif")]) == 0
+    assert "as it is" not in capsys.readouterr().err
+    after = tifffile.imread(tmp_path / "a_denoised.tif")
+    assert (after != before).any((0, 1)).tolist() == [True, False]
+
+
+def test_a_fourth_channel_of_unknown_use_stays_and_is_named(rng, tmp_path, run):
+    before = write_bands(rng, tmp_path / "a.tif", 4, "unspecified", "rgb")
+    code, said = run(tmp_path / "a.tif")
+    assert code == 0
+    assert "its last channel as it is" in said
+    after = tifffile.imread(tmp_path / "a_denoised.tif")
+    assert (after != before).any((0, 1)).tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_grey_images_under_colour_weights_are_named(
+    rng, tmp_path, run, photo, channels
+):
+    grey = rng.integers(0, 256, (9, 13, 1), np.uint8)
+    pixels = np.broadcast_to(grey, (9, 13, 3)) if channels == 3 else grey[..., 0]
+    Image.fromarray(np.ascontiguousarray(pixels)).save(tmp_path / "grey.png")
+    warning = "these weights are for colour"
+    assert warning in run(tmp_path / "grey.png")[1]
+    assert warning not in run(photo)[1]
+
+
+def test_more_channels_than_a_file_can_hold_are_said_before_the_work(
+    rng, tmp_path, run, monkeypatch
+):
+    write_bands(rng, tmp_path / "a.tif", 5, "unspecified")
+    monkeypatch.delattr(Denoiser, "__call__")
+    code, said = run(tmp_path / "a.tif", "-o", tmp_path / "b.png")
+    assert code == 2
+    assert "cannot hold 5 channels; use .tif" in said
