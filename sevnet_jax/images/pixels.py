@@ -71,7 +71,8 @@ def _read_exactly(file: BinaryIO, head: bytes) -> np.ndarray | None:
 
 def read_orientation(image: Image.Image) -> int:
     """Returns the orientation that the EXIF data of an image name, 1 if none."""
-    return find_orientation((find_exif(image) or {}).get(ORIENTATION))
+    exif = find_exif(image)
+    return find_orientation(exif.get(ORIENTATION) if exif else None)
 
 
 def find_exif(image: Image.Image) -> Image.Exif | None:
