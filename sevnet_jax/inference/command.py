@@ -234,7 +234,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add("--real", dest="noise", action="store_const", const="camera",
         help="the same as --noise camera")  # fmt: skip
     add("--channels", choices=CHANNELS, default="auto", help="independent: restore "
-        "each channel as a grey image (default for 5 or more channels, and for bands of a TIFF)")  # fmt: skip
+        "each channel as a grey image (default for 5 or more channels, and for bands "
+        "of a TIFF)")  # fmt: skip
     add("--clipped", choices=[*CLIPPED], default="auto", help="undo the clipping of "
         "noise at black and white (auto, the default: in 8 and 16-bit images with "
         "strong white noise)")  # fmt: skip
