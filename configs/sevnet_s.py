@@ -7,8 +7,8 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
 
 The first stage has many small patches, with which training soon leaves the plateau of
 linear filters. The second has large patches, in which the network sees less border.
-The stage wide continues from its weights, wide_second and camera from those of wide,
-grey from those of wide_second, grey_camera from those of grey:
+The stages wide and grey continue from its weights, wide_second and camera from those of
+wide, grey_camera from those of grey:
 
 python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
     --config.data.source=FOLDER --workdir runs/wide
@@ -51,7 +51,7 @@ STAGES = {
     },
 }
 STAGES["wide_second"] = {**STAGES["wide"], "seed": 6, "steps": 4700}
-STAGES["grey"] = {**STAGES["wide"], "seed": 7, "steps": 6000}
+STAGES["grey"] = {**STAGES["wide"], "seed": 3, "steps": 1900}
 # Weights for noise that is not white: of cameras, JPEG files, enlarged images and film,
 # with white noise and none among them, which they must do well on too.
 NOT_WHITE = (

@@ -58,7 +58,14 @@ def save_weights(
         "provenance": json.dumps(provenance),
     }
     metadata["sha256"] = _digest(arrays, metadata)
-    write_atomically(path, lambda temporary: save_file(arrays, temporary, metadata))
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(arrays, temporary, metadata)
+        except safetensors.SafetensorError as error:  # also that of a full disk
+            raise OSError(f"cannot write {path}: {error}") from error
+
+    write_atomically(path, write)
 
 
 def load_weights(path: str | Path) -> Weights:
@@ -83,14 +90,20 @@ def load_weights(path: str | Path) -> Weights:
     digest = _digest(arrays, metadata)
     if digest != wanted:
         raise ValueError(f"{path} is damaged: its content does not match its sha256")
+    failed = ""
     try:
         config = json.loads(metadata["model"])
         provenance = json.loads(metadata["provenance"])
-        recall(provenance.get("config"))
+        try:
+            recall(provenance.get("config"))
+        except ValueError as error:  # most weights need nothing of their config
+            failed = f"; {error}"
         model = create_model(**config)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         hint = _name_config(metadata)
-        raise ValueError(f"{path} uses an unknown model: {error}{hint}") from None
+        raise ValueError(
+            f"{path} uses an unknown model: {error}{failed}{hint}"
+        ) from None
     params = traverse_util.unflatten_dict(arrays, sep="/")
     check_fit(path, params, model)
     params = jax.device_put(params)  # jnp.asarray would compile for every shape

@@ -6,6 +6,7 @@ import struct
 import chex
 import numpy as np
 import pytest
+import safetensors
 from safetensors.numpy import load_file, save_file
 
 import sevnet_jax
@@ -146,3 +147,29 @@ def test_truncated_files_are_refused(weights_file, tmp_path, keep):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="there is no weights file"):
         load_weights(tmp_path / "none")
+
+
+def test_a_config_that_does_not_run_any_more_costs_no_weights(
+    weights_file, monkeypatch
+):
+    """They need it only for parts that are not the package's own."""
+
+    def fail(*_, **__):
+        raise ValueError("config mine.py: No module named 'gone'")
+
+    monkeypatch.setattr(weights, "recall", fail)
+    assert load_weights(weights_file).params
+    monkeypatch.setattr(weights, "create_model", fail)
+    with pytest.raises(ValueError, match=r"unknown model.*No module named 'gone'"):
+        load_weights(weights_file)
+
+
+def test_a_disk_without_room_is_an_error_of_the_system(tmp_path, monkeypatch):
+    def fail(*_):
+        raise safetensors.SafetensorError("Error while serializing: no space")
+
+    monkeypatch.setattr(weights, "save_file", fail)
+    params = {"params": {"a": np.zeros(3, np.float32)}}
+    with pytest.raises(OSError, match=r"cannot write .*no space"):
+        save_weights(tmp_path / "w.safetensors", params, {}, {})
+    assert not list(tmp_path.iterdir())

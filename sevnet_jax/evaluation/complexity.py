@@ -121,7 +121,9 @@ def _count_equation(equation: core.JaxprEqn) -> int:
         case "scan":
             return params["length"] * sum(map(_count, _inner_jaxprs(params)))
         case "cond":
-            return max(map(_count, _inner_jaxprs(params)))
+            counts = [*map(_count, _inner_jaxprs(params))]
+            # Programs of one platform each do the same; the last is the plain one.
+            return counts[-1] if params.get("branches_platforms") else max(counts)
         case "while":
             if any(map(_count, _inner_jaxprs(params))):
                 raise ValueError("a while loop's MACs cannot be counted; use lax.scan")

@@ -18,7 +18,15 @@ import numpy as np
 
 from sevnet_jax.inference.automatic import CAMERA, WEIGHTS, AutoDenoiser
 from sevnet_jax.inference.denoiser import Denoiser
-from sevnet_jax.weights import FILE, Weights, find_file, join, load_denoiser, load_named
+from sevnet_jax.weights import (
+    FILE,
+    Weights,
+    find_bundled,
+    find_file,
+    join,
+    load_denoiser,
+    load_named,
+)
 
 DEFAULT = "sevnet_s"  # trained as in the paper
 # The weight of total variation and the width of non-local means, of sigma: on crops of
@@ -103,7 +111,8 @@ def label_weights(names: Sequence[str]) -> list[str]:
 
     s0/1a and s1/1a keep their folders, runs/1a and runs/2f do not.
     """
-    paths = [find_file(name) for name in names]
+    bundled = find_bundled()  # before folders of these names, as in `load_named`
+    paths = [Path(name) if name in bundled else find_file(name) for name in names]
     places = [
         path.parent.resolve() if path.name == FILE else path.with_suffix("")
         for path in paths

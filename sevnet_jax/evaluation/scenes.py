@@ -117,9 +117,9 @@ def from_pairs(spec: str, limit: int | None = None, channels: int = 3) -> list[S
             raise ValueError(
                 f"no folder {spec!r}; pairs are one folder or two: NOISY,REFERENCE"
             )
-        pairs = _match_folders(Path(first), Path(second))
-        root = Path(first).resolve()
-        if root.parent == Path(second).resolve().parent:
+        root, reference = Path(first).resolve(), Path(second).resolve()
+        pairs = _match_folders(root, reference)
+        if root.parent == reference.parent:
             root = root.parent  # of .../CC/noisy and .../CC/clean the set is CC
     for pair in pairs:
         first_size, second_size = (_read_size(path) for path in pair)

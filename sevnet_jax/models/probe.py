@@ -13,7 +13,8 @@ from flax import linen as nn
 
 CHANNELS, SIDE = 8, 33
 DRAWS = 3  # of parameters and tokens: one may hide what depends on their signs
-SCALES = (2.0, 2.0**-12)  # the small one shows absolute epsilons
+SCALES = (2.0, 2.0**-12, 2.0**12)  # absolute epsilons show at one end, limits at both
+MOVES = (1.0, 100.0)  # a token that moves far becomes the largest of all
 
 
 def find_reach(part: nn.Module) -> int | None:
@@ -43,12 +44,14 @@ def _probe(part: nn.Module) -> tuple[int | None, bool]:
             lambda s, rng=rng: rng.normal(size=s.shape).astype(s.dtype), shapes
         )
         x = rng.normal(size=shape).astype(np.float32)
-        moved = x.copy()
-        moved[0, middle, middle] += rng.normal(size=CHANNELS).astype(np.float32)
-        before, after = np.asarray(run(params, x)), np.asarray(run(params, moved))
-        rows, columns = np.nonzero((before != after).any((0, 3)))
-        spread = [np.abs(rows - middle), np.abs(columns - middle)]
-        farthest = max(farthest, *(int(side.max(initial=0)) for side in spread))
+        before, step = np.asarray(run(params, x)), rng.normal(size=CHANNELS)
+        for size in MOVES:
+            moved = x.copy()
+            moved[0, middle, middle] += (size * step).astype(np.float32)
+            after = np.asarray(run(params, moved))
+            rows, columns = np.nonzero((before != after).any((0, 3)))
+            spread = [np.abs(rows - middle), np.abs(columns - middle)]
+            farthest = max(farthest, *(int(side.max(initial=0)) for side in spread))
         law &= all(
             np.array_equal(run(params, np.float32(k) * x), np.float32(k) * before)
             for k in SCALES

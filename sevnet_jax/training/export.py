@@ -45,6 +45,14 @@ def load_start(recipe: Recipe) -> weights.Weights | None:
     return found
 
 
+def is_exported(path: Path, step: int) -> bool:
+    """Whether the weights after that step are in the file already."""
+    try:
+        return weights.load_weights(path).provenance.get("step") == step
+    except ValueError:  # there are none, or they are damaged
+        return False
+
+
 def export_weights(
     path: Path,
     state: TrainState,

@@ -16,7 +16,12 @@ from sevnet_jax import config, weights
 from sevnet_jax.data import pipeline
 from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import Checkpoints
-from sevnet_jax.training.export import export_weights, find_hashes, load_start
+from sevnet_jax.training.export import (
+    export_weights,
+    find_hashes,
+    is_exported,
+    load_start,
+)
 from sevnet_jax.training.logs import Log
 from sevnet_jax.training.objective import make_objective
 from sevnet_jax.training.recipe import Recipe
@@ -103,11 +108,15 @@ def train(
         checkpoints.wait()
         if int(state.step) >= recipe.steps:
             path = folder / weights.FILE
-            parallel.on_first(
-                lambda: export_weights(
-                    path, state, recipe, given, objective.denoiser, origin
-                )
-            )
+
+            def export() -> None:
+                # Once: today's versions would give the same weights another hash.
+                if start < recipe.steps or not is_exported(path, start):
+                    export_weights(
+                        path, state, recipe, given, objective.denoiser, origin
+                    )
+
+            parallel.on_first(export)
             monitor.say(f"weights: {path}")
         return state
 
@@ -204,8 +213,9 @@ def _run(
             try:
                 batch = next(batches)
             except OSError:
-                monitor.save(int(state.step), state)
-                monitor.wait()
+                if jax.process_count() == 1:  # saving takes all hosts, who train on
+                    monitor.save(int(state.step), state)
+                    monitor.wait()
                 raise
     return state
 

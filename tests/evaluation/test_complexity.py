@@ -23,6 +23,8 @@ IMAGE = jnp.zeros((1, 8, 6, 3))
         ((1, 1, 3, 5), 1, False, 8 * 6 * 3 * 5),
         ((2, 2, 3, 5), 2, False, 4 * 3 * 4 * 3 * 5),
         ((2, 2, 3, 5), 2, True, 8 * 6 * 4 * 3 * 5),
+        # A CPU's way to the same, of which the kernel alone takes more products here.
+        ((3, 3, 3, 4096), 1, False, 8 * 6 * 9 * 3 * 4096),
     ],
 )
 def test_convolutions(kernel, stride, transposed, macs):

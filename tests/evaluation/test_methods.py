@@ -82,6 +82,12 @@ def test_labels_are_as_long_as_need_be(write_weights):
     assert names == ["s0/1a", "s1/1a", "2f"]
 
 
+def test_a_folder_of_the_name_of_bundled_weights_is_not_meant(tmp_path, monkeypatch):
+    (tmp_path / "sevnet_s").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert methods.label_weights(["sevnet_s"]) == ["sevnet_s"]
+
+
 def test_weights_may_be_given_a_label(write_weights):
     first, second = (str(write_weights(name)) for name in ("1a", "a=b"))
     names = [m.name for m in methods.open_methods([f"LN + GELU={first}", second])]

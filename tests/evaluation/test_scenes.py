@@ -46,6 +46,16 @@ def test_pairs_of_two_folders(tmp_path):
     assert len(scenes.from_pairs(f"{tmp_path}/first,{tmp_path}/second", 1)) == 1
 
 
+@pytest.mark.parametrize("way", ["real/../real", "link"])
+def test_pairs_of_two_folders_by_any_way_to_them(tmp_path, way):
+    for folder in ("noisy", "clean"):
+        save(tmp_path / "real" / folder / "a.png")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    place = tmp_path / way
+    (scene,) = scenes.from_pairs(f"{place}/noisy,{place}/clean")
+    assert (scene.data, scene.image) == ("real", "noisy/a.png")
+
+
 def test_a_pair_of_two_sizes_is_refused_before_any_work(tmp_path):
     save(tmp_path / "x_real.png", side=16)
     save(tmp_path / "x_mean.png", side=17)

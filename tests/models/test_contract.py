@@ -10,7 +10,14 @@ from flax import linen as nn
 
 from sevnet_jax import equivariance
 from sevnet_jax.inference.denoiser import Denoiser
-from sevnet_jax.models import Network, create_model, list_models, probe, register
+from sevnet_jax.models import (
+    Network,
+    create_model,
+    layers,
+    list_models,
+    probe,
+    register,
+)
 from sevnet_jax.weights import Weights, load_weights, save_weights
 
 # Fields that make a network of a family quick to run, its design being kept.
@@ -166,9 +173,20 @@ def test_a_part_that_says_nothing_is_measured():
     assert (probe.find_reach(declared), probe.find_law(declared)) == (7, True)
 
 
-def test_a_network_knows_the_reach_of_its_parts(monkeypatch):
-    from sevnet_jax.models import layers
+def test_limits_and_extremes_of_the_whole_image_are_found():
+    class Limited(nn.Module):
+        def __call__(self, x):
+            return jnp.clip(x, -10, 10)
 
+    class Relative(nn.Module):
+        def __call__(self, x):
+            return x / jnp.abs(x).max((1, 2, 3), keepdims=True)
+
+    assert not probe.find_law(Limited())
+    assert probe.find_reach(Relative()) is None
+
+
+def test_a_network_knows_the_reach_of_its_parts(monkeypatch):
     gates = {**layers.GATES, "wide": Wide, "shifted": Shifted}
     monkeypatch.setattr(layers, "GATES", gates)
     plain = make("sevnet_s", gate="relu")
