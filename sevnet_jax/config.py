@@ -68,6 +68,13 @@ def load_parts(path: str | Path) -> ModuleType:
     return module
 
 
+def list_loaded() -> dict[str, str]:
+    """Returns the hashes of the config files that this process has run, by name."""
+    prefix = "config "
+    paths = [Path(n.removeprefix(prefix)) for n in sys.modules if n.startswith(prefix)]
+    return {path.name: _hash(path) for path in sorted(paths) if path.is_file()}
+
+
 def remember(path: str | Path) -> dict[str, str]:
     """Notes that this user runs a config; returns its name and hash, for weights."""
     path = Path(path).resolve()

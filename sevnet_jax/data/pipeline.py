@@ -91,7 +91,7 @@ class _Reader:
     def __init__(self, config: Data, channels: int = 3):
         self._config, self._channels = config, channels
         opened = sources.open_sources(
-            config.source, config.patch_size, config.cache_bytes
+            config.source, config.patch_size, config.cache_bytes, channels
         )
         self._sources = [source for source, _ in opened]
         self._shares = np.cumsum([share for _, share in opened])

@@ -51,6 +51,7 @@ class Source(abc.ABC):
 
     def __init__(self, name: str, count: int, min_side: int, cache: Cache):
         self.name, self.min_side = name, min_side
+        self.channels: int | None = None  # that images must be made of; None: any
         self.skipped = 0
         self._count = count
         self._cache = cache
@@ -87,6 +88,8 @@ class Source(abc.ABC):
             image = self.load(index)
             if min(image.shape[:2]) < self.min_side:
                 raise ValueError(too_small(image.shape, self.min_side))
+            if self.channels is not None:
+                images.to_channels(image[:1, :1], self.channels)
         except Exception as error:  # a decoder may raise anything on a broken file
             _raise_if_passing(error)
             with self._lock:
@@ -181,9 +184,19 @@ KINDS: dict[str, Callable[[str, int, Cache], Source]] = {
 }
 
 
-def open_one(spec: str, min_side: int = 1, cache: Cache | None = None) -> Source:
+def open_one(
+    spec: str,
+    min_side: int = 1,
+    cache: Cache | None = None,
+    channels: int | None = None,
+) -> Source:
     """Returns the source of a folder, or of a name in KINDS: `tfds:NAME[:SPLIT]`."""
-    cache = cache or Cache()
+    source = _open(spec, min_side, cache or Cache())
+    source.channels = channels
+    return source
+
+
+def _open(spec: str, min_side: int, cache: Cache) -> Source:
     kind, _, text = spec.partition(":")
     if kind in KINDS and not Path(spec).is_dir():
         return KINDS[kind](text, min_side, cache)
@@ -222,12 +235,16 @@ def without_paths(spec: str | Mapping[str, float]) -> str:
 
 
 def open_sources(
-    spec: str | Mapping[str, float], min_side: int = 1, cache_bytes: int = CACHE_BYTES
+    spec: str | Mapping[str, float],
+    min_side: int = 1,
+    cache_bytes: int = CACHE_BYTES,
+    channels: int | None = None,
 ) -> list[tuple[Source, float]]:
     """Returns sources and their shares, which sum to 1.
 
     `spec` is one source, or several with weights: {"photos": 3, "dead_leaves": 1} or
-    "photos=3,dead_leaves=1". Images with a side below `min_side` are skipped.
+    "photos=3,dead_leaves=1". Images with a side below `min_side` are skipped, and those
+    of which `images.to_channels` cannot make so many `channels`.
     """
     weights = parse_weights(spec)
     if not weights:
@@ -236,4 +253,7 @@ def open_sources(
         if not 0 < weight < float("inf"):
             raise ValueError(f"weight of {name!r} must be positive, got {weight}")
     cache, total = Cache(cache_bytes), sum(weights.values())
-    return [(open_one(s, min_side, cache), w / total) for s, w in weights.items()]
+    return [
+        (open_one(name, min_side, cache, channels), weight / total)
+        for name, weight in weights.items()
+    ]

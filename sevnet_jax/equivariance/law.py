@@ -60,9 +60,13 @@ class Measurement:
     rounding: float  # the tolerance that rounding in the coarsest dtype calls for
 
     def holds(self, tolerance: float | None = None) -> bool:
-        """Whether the scale law holds: exactly for powers of two, else to tolerance."""
+        """Whether the scale law holds: exactly for powers of two, else to tolerance.
+
+        Not if the expected values under- or overflow at every scale.
+        """
         tolerance = self.rounding if tolerance is None else tolerance
-        return all(row.keeps_law(tolerance) for row in self.scales)
+        measured = any(row.in_range for row in self.scales)
+        return measured and all(row.keeps_law(tolerance) for row in self.scales)
 
 
 def measure(

@@ -17,6 +17,7 @@ import filelock
 import jax
 from tqdm import tqdm
 
+from sevnet_jax import config
 from sevnet_jax.evaluation import protocol
 from sevnet_jax.evaluation.methods import Method
 from sevnet_jax.evaluation.protocol import Score
@@ -120,6 +121,8 @@ def run(
         "device": jax.devices()[0].device_kind,
         "versions": list_versions(*PACKAGES),
     }
+    if parts := config.list_loaded():
+        provenance["parts"] = parts
     images = [(scene.data, scene.noises, _identify(scene)) for scene in scenes]
     progress = Progress(folder, {**provenance, "images": images})
     left = [scene for scene in scenes if progress.get(scene) is None]

@@ -1,8 +1,9 @@
 """The weights of a run: those it starts from, and the file it writes at the end."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from sevnet_jax.training.recipe import Recipe, to_config
 from sevnet_jax.training.step import TrainState
 
 PACKAGES = ("sevnet_jax", "jax", "flax", "optax")
+_WEIGHTS = ("init_weights", "denoiser")  # keys of the recipe
 
 
 def find_hashes(recipe: Recipe) -> dict[str, str]:
@@ -24,7 +26,7 @@ def find_hashes(recipe: Recipe) -> dict[str, str]:
     A run remembers them: a file that is replaced under the same name is noticed when
     the run resumes.
     """
-    names = {"init_weights": recipe.init_weights, "denoiser": recipe.denoiser}
+    names = {key: getattr(recipe, key) for key in _WEIGHTS}
     return {k: weights.load_named(name).sha256 for k, name in names.items() if name}
 
 
@@ -60,21 +62,23 @@ def export_weights(
     start: weights.Weights | None = None,
     denoiser: weights.Weights | None = None,
     config_file: Mapping[str, str] | None = None,
+    history: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
     """Writes the averaged weights of a state; folders are named without their paths.
 
     What the run started from is recorded with all of its own past; of the denoiser that
     a translator was trained for, which one it was; of the config file, its name and
-    hash, as `config.remember` gives them.
+    hash, as `config.remember` gives them; of settings that were changed during the run,
+    after which step and from what, as `workdir.save_config` gives them.
     """
     params = jax.tree.map(
         lambda array: np.asarray(array.addressable_data(0)), state.kept_params
     )
     config = to_config(recipe).to_dict()
     for section in ("data", "watch"):
-        config[section]["source"] = sources.without_paths(config[section]["source"])
-    for key in ("init_weights", "denoiser"):
-        config[key] = Path(config[key]).name
+        config[section]["source"] = _without_paths("source", config[section]["source"])
+    for key in _WEIGHTS:
+        config[key] = _without_paths(key, config[key])
     provenance = {
         "recipe": config,
         "step": int(state.step),
@@ -85,8 +89,27 @@ def export_weights(
     }
     if config_file:
         provenance["config"] = dict(config_file)
+    if history:
+        provenance["history"] = [
+            {
+                **entry,
+                "before": {
+                    key: _without_paths(key.rpartition(".")[2], value)
+                    for key, value in entry["before"].items()
+                    if not key.startswith("sha256")
+                },
+            }
+            for entry in history
+        ]
     if start is not None:
         provenance["start"] = {"sha256": start.sha256, **start.provenance}
     if denoiser is not None:
         provenance["denoiser_sha256"] = denoiser.sha256
     weights.save_weights(path, params, config["model"], provenance)
+
+
+def _without_paths(key: str, value: Any) -> Any:
+    """The value of a key of the recipe, without the folders that lead to it."""
+    if value and key == "source":
+        return sources.without_paths(value)
+    return Path(value).name if value and key in _WEIGHTS else value

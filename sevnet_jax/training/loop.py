@@ -89,7 +89,7 @@ def train(
         state = create(given.params if given else None)
         state = checkpoints.restore(state) or state
         start, log = int(state.step), None
-        parallel.on_first(lambda: save_config(folder, recipe, hashes))
+        history = parallel.on_first(lambda: save_config(folder, recipe, hashes, start))
         if parallel.is_first():
             log = Log(folder, start, recipe.steps, terminal)
             stack.callback(log.close)
@@ -113,7 +113,7 @@ def train(
                 # Once: today's versions would give the same weights another hash.
                 if start < recipe.steps or not is_exported(path, start):
                     export_weights(
-                        path, state, recipe, given, objective.denoiser, origin
+                        path, state, recipe, given, objective.denoiser, origin, history
                     )
 
             parallel.on_first(export)

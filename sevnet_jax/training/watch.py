@@ -24,7 +24,7 @@ class Validation:
     """Clean images and their noisy versions, the same at every call."""
 
     def __init__(self, watch: Watch, seed: int, channels: int):
-        source = sources.open_one(watch.source, watch.size)
+        source = sources.open_one(watch.source, watch.size, channels=channels)
         count = min(watch.images, len(source))
         chosen = [
             images.to_channels(source[i * len(source) // count], channels)

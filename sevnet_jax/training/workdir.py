@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import filelock
 
@@ -11,6 +12,7 @@ from sevnet_jax.files import write_atomically
 from sevnet_jax.training.recipe import Recipe, to_config
 
 CONFIG = "config.json"
+HISTORY = "history"  # in it: settings that were changed on the way
 LOCK = ".lock"
 Hashes = Mapping[str, str]  # of weights, by the key that names them
 
@@ -43,7 +45,8 @@ def claim(
     with acquired:
         if CONFIG in held:
             old, new = _read_config(path / CONFIG), _to_json(recipe, hashes)
-            changes = list_changes(old, new)
+            old.pop(HISTORY, None)
+            changes = describe(find_changes(old, new))
             if changes and not accept_changes:
                 raise ValueError(
                     f"the run in {str(path)!r} has another config: "
@@ -52,10 +55,30 @@ def claim(
         yield
 
 
-def save_config(path: Path, recipe: Recipe, hashes: Hashes) -> None:
-    """Makes the folder that of a run with this recipe."""
-    text = json.dumps(_to_json(recipe, hashes), indent=1)
+def save_config(
+    path: Path, recipe: Recipe, hashes: Hashes, step: int = 0
+) -> list[dict[str, Any]]:
+    """Makes the folder that of a run with this recipe, which is at a step now.
+
+    Returns what has been changed since the run began, each time with the values that
+    held before: {"step", "before"}. What it began from cannot be changed any more.
+    """
+    config, history = _to_json(recipe, hashes), []
+    if (path / CONFIG).exists():
+        old = _read_config(path / CONFIG)
+        history = old.pop(HISTORY, [])
+        changes = find_changes(old, config)
+        if step and "sha256.init_weights" in changes:
+            raise ValueError(
+                f"the run in {str(path)!r} is at step {step} and began from other "
+                "weights; use another workdir"
+            )
+        before = {key: values[0] for key, values in changes.items()}
+        history = [*history, *([{"step": step, "before": before}] if before else [])]
+    history = history if step else []
+    text = json.dumps({**config, **({HISTORY: history} if history else {})}, indent=1)
     write_atomically(path / CONFIG, lambda temporary: temporary.write_text(text + "\n"))
+    return history
 
 
 def _to_json(recipe: Recipe, hashes: Hashes) -> dict:
@@ -72,13 +95,18 @@ def _read_config(path: Path) -> dict:
     return config
 
 
-def list_changes(old: dict, new: dict, prefix: str = "") -> list[str]:
-    """Returns a line for each key whose value differs."""
-    lines = []
+def find_changes(old: dict, new: dict, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Returns the values before and after of each key that differs."""
+    changes: dict[str, tuple[Any, Any]] = {}
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            lines += list_changes(before, after, f"{prefix}{key}.")
+            changes |= find_changes(before, after, f"{prefix}{key}.")
         elif before != after:
-            lines.append(f"{prefix}{key} was {before!r}, now {after!r}")
-    return lines
+            changes[prefix + key] = before, after
+    return changes
+
+
+def describe(changes: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """Returns a line for each key."""
+    return [f"{key} was {old!r}, now {new!r}" for key, (old, new) in changes.items()]

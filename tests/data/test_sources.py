@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from sevnet_jax import images
@@ -40,6 +41,17 @@ def test_folder_skips_names_and_counts_what_it_cannot_use(folder, rgb, caplog):
         assert sum(name in line and "\n" not in line for line in lines) == 1
     found = {image.tobytes() for image in seen}
     assert found == {rgb.tobytes(), (255 - rgb).tobytes()}
+
+
+def test_images_of_other_channels_are_skipped_if_they_are_no_use(folder, caplog):
+    bands = np.zeros((20, 30, 5), np.uint8)
+    kinds = {"photometric": "minisblack", "planarconfig": "contig"}
+    tifffile.imwrite(folder / "bands.tif", bands, **kinds)
+    assert sources.open_one(str(folder), 16)[1].shape[-1] == 5
+    ((source, _),) = sources.open_sources(str(folder), 16, channels=3)
+    assert {source[i].shape[-1] for i in range(len(source))} == {3}
+    (line,) = [r.getMessage() for r in caplog.records if "bands" in r.getMessage()]
+    assert "has 5 channels, the network takes 3" in line
 
 
 def test_a_broken_image_is_replaced_whatever_was_asked_before(folder):

@@ -33,6 +33,14 @@ def test_the_degree_is_found_and_asserted(x, fn, degree):
         equivariance.assert_homogeneous(fn, x, degree + 1)
 
 
+def test_a_law_that_no_scale_could_show_does_not_hold():
+    huge = np.full(3, 2.0**100, np.float32)
+    law = equivariance.measure(lambda x: x, huge, scales=(2.0**40, 2.0**60))
+    assert not any(row.in_range for row in law.scales)
+    assert not law.holds()
+    assert equivariance.measure(lambda x: x, huge, scales=(2.0**40, 2.0)).holds()
+
+
 def test_a_function_without_a_degree_shows_in_the_spread(x):
     law = equivariance.measure(lambda x: np.tanh(x), x)
     assert law.degree_spread > 0.1

@@ -95,6 +95,21 @@ def test_without_biases_a_network_is_judged_by_the_rest():
     assert law_report.to_json(without)["biases"] is False
 
 
+def test_the_type_reaches_a_wrapped_network(tmp_path, monkeypatch):
+    wrapped = create_model("sevnet_xs", wrapped=True, remat=True)
+    seen = []
+
+    def study(model, *_):
+        seen.append(model)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(law_report, "create_model", lambda name: wrapped)
+    monkeypatch.setattr(law_report, "study", study)
+    given = ["equivariance", "--model", "w", "--dtype", "bfloat16"]
+    assert command.main([*given, "--out", str(tmp_path / "law.png")]) == 2
+    assert (seen[0].inner.dtype, seen[0].inner.remat) == ("bfloat16", False)
+
+
 def test_the_flag_leaves_biases_out(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(law_report, "create_model", lambda name: Biased())
     given = ["equivariance", "--model", "biased", "--size", "4"]

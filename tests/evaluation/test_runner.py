@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sevnet_jax import config
 from sevnet_jax.evaluation import report, runs, scenes
 from sevnet_jax.evaluation.methods import Method
 
@@ -95,6 +96,19 @@ def test_what_another_run_left_is_not_used(photos, tmp_path, changes):
     again = Counting(factor=changes.get("factor", 1.0))
     run(photos, tmp_path / "out", again, changes.get("seed", 0))
     assert again.calls == 4
+
+
+def test_parts_that_changed_are_scored_again(photos, tmp_path):
+    parts = tmp_path / "parts_of_this_test.py"
+    parts.write_text("")
+    config.load_parts(parts)
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path / "out", Counting(fail_at=4))
+    parts.write_text("# another noise")
+    again = Counting()
+    result = run(photos, tmp_path / "out", again)
+    assert again.calls == 4
+    assert parts.name in result.provenance["parts"]
 
 
 def test_a_line_cut_short_by_a_kill_is_done_again(photos, tmp_path):

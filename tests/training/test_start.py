@@ -1,6 +1,7 @@
 """A run may start from weights, and its own weights tell from which."""
 
 import dataclasses
+import shutil
 
 import jax
 import numpy as np
@@ -46,6 +47,38 @@ def test_a_run_goes_on_from_the_weights_of_another(recipe, tmp_path):
     assert second.provenance["start"]["sha256"] == first.sha256
     assert second.provenance["start"]["recipe"]["seed"] == 0
     assert second.provenance["recipe"]["init_weights"] == file.name  # without its path
+
+
+def test_what_is_changed_on_the_way_is_told(recipe, tmp_path):
+    other = tmp_path / "others"
+    shutil.copytree(recipe.data.source, other)
+    train(recipe, tmp_path / "run")
+    data = dataclasses.replace(recipe.data, source=str(other))
+    longer = dataclasses.replace(recipe, steps=2, data=data)
+    train(longer, tmp_path / "run", accept_changes=True)
+    longest = dataclasses.replace(longer, steps=3)
+    train(longest, tmp_path / "run", accept_changes=True)
+    train(longest, tmp_path / "run")  # and the history is no change
+    found = load_weights(tmp_path / "run" / "weights.safetensors").provenance
+    assert found["history"] == [
+        {"step": 1, "before": {"data.source": "photos", "steps": 1}},
+        {"step": 2, "before": {"steps": 2}},
+    ]
+
+
+def test_what_a_run_began_from_cannot_be_changed(recipe, tmp_path):
+    for seed in (0, 1):
+        train(dataclasses.replace(recipe, seed=seed), tmp_path / str(seed))
+    names = [str(tmp_path / name / "weights.safetensors") for name in "01"]
+    first, second = (dataclasses.replace(recipe, init_weights=n) for n in names)
+    train(first, tmp_path / "run")
+    before = (tmp_path / "run" / "config.json").read_text()
+    with pytest.raises(ValueError, match="is at step 1 and began from other weights"):
+        train(second, tmp_path / "run", accept_changes=True)
+    assert (tmp_path / "run" / "config.json").read_text() == before
+    moved = shutil.copy(names[0], tmp_path / "moved.safetensors")
+    same = dataclasses.replace(recipe, init_weights=str(moved))
+    train(same, tmp_path / "run", accept_changes=True)
 
 
 def test_without_a_file_the_seed_decides(recipe):

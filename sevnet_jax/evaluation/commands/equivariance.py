@@ -23,6 +23,7 @@ from sevnet_jax.evaluation.commands.arguments import whole_number
 from sevnet_jax.evaluation.report import finite, format_table, save_figure
 from sevnet_jax.models import Network, create_model
 from sevnet_jax.models.base import list_fields
+from sevnet_jax.models.wrapper import NormalizationWrapper
 
 HELP = "whether f(kx) = k f(x) holds, and which part breaks it; exit code 1 if one does"
 WHOLE = "the whole network"
@@ -231,7 +232,8 @@ def run(args: argparse.Namespace) -> int:
     for name, model in models.items():
         # A rematerialised block would hide its parts.
         own = {"remat": False, "dtype": args.dtype}
-        known = list_fields(type(model))
+        wrapped = isinstance(model, NormalizationWrapper)
+        known = list_fields(type(model.inner if wrapped else model))
         model = model.with_fields(**{k: v for k, v in own.items() if k in known})
         # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
         with jax.default_matmul_precision("highest"):
