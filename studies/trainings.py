@@ -1,11 +1,13 @@
 """Trains networks in the same stages until they are close to a reference; scores them.
 
 Finished runs are not repeated, and stopped trainings and scores resume. Weights that
-are missing in the workdir are trained again if a run continues from them or is scored.
+are missing in the workdir are trained again if a run continues from them or is scored,
+unless the study keeps a copy of them.
 """
 
 import dataclasses
 import json
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from ml_collections import ConfigDict
 from sevnet_jax import weights
 from sevnet_jax.data.noise import PAPER_COLUMNS
 from sevnet_jax.evaluation import methods, protocol, runs, scenes
+from sevnet_jax.files import write_atomically
 from sevnet_jax.runtime import compiler_options
 from sevnet_jax.training.logs import read_metrics
 from sevnet_jax.training.loop import Diverged, train
@@ -44,6 +47,7 @@ class Study:
     stages: int | None = None  # at most; None: all
     levels: Sequence[float] = ()  # of Gaussian noise, for a curve
     curve_images: int = 12  # of the first set
+    kept: Path | None = None  # where weights are copied to, small enough for git
 
 
 def find_scenes(study: Study) -> list[scenes.Scene]:
@@ -127,7 +131,7 @@ def find_weights(study: Study, stages: Sequence[Run]) -> Path | None:
     if last is None:
         return None
     folder = study.workdir / name_run(last)
-    if not has_weights(folder):
+    if not has_weights(folder) and not bring_back(study, last):
         start = find_weights(study, stages[: stages.index(last)])
         last["held_out"] = train_weights(study, last, start)
     return folder
@@ -135,6 +139,27 @@ def find_weights(study: Study, stages: Sequence[Run]) -> Path | None:
 
 def has_weights(folder: Path) -> bool:
     return (folder / weights.FILE).exists()
+
+
+def bring_back(study: Study, run: Run) -> bool:
+    """Returns whether the weights of a run were kept; they are then in its folder."""
+    kept = _name_kept(study, run)
+    if kept is None or not kept.exists():
+        return False
+    scored = run.get("provenance", {}).get("network", {}).get("weights_sha256")
+    found = weights.load_weights(kept).sha256
+    if scored not in (None, found):
+        raise ValueError(f"{kept} has other weights than its result file; move it away")
+    _copy(kept, study.workdir / name_run(run) / weights.FILE)
+    return True
+
+
+def _name_kept(study: Study, run: Run) -> Path | None:
+    return study.kept / f"{name_run(run)}.safetensors" if study.kept else None
+
+
+def _copy(path: Path, to: Path) -> None:
+    write_atomically(to, lambda temporary: shutil.copyfile(path, temporary))
 
 
 def train_weights(study: Study, run: Run, start: Path | None) -> float | None:
@@ -145,6 +170,9 @@ def train_weights(study: Study, run: Run, start: Path | None) -> float | None:
     state = train(recipe, folder, terminal=sys.stderr.isatty())
     if int(state.step) < recipe.steps:
         sys.exit("stopped; rerun the same command to resume")
+    kept = _name_kept(study, run)
+    if kept:
+        _copy(folder / weights.FILE, kept)
     return read_held_out(folder, recipe)
 
 

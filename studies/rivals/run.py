@@ -11,8 +11,9 @@ once trained inside it. The rows of --repeated get a second seed. As a control,
 sevnet_xs continues for as long as the slowest network. Eight rivals come first, then
 the other four.
 
-Each run writes a JSON file into --out. SIGTERM or Ctrl-C saves the run. Rerun the same
-command to resume: finished runs are not repeated.
+Each run writes a JSON file into --out, and its weights into a folder there: another
+computer can continue without the --workdir. SIGTERM or Ctrl-C saves the run. Rerun the
+same command to resume: finished runs are not repeated.
 """
 
 import sys
@@ -70,6 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         name_preset=name_preset,
         stages=STAGES,
         levels=LEVELS,
+        kept=args.out / "weights",
     )
 
     def work() -> None:

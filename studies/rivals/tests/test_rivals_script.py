@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -140,6 +141,32 @@ def test_more_networks_join_later(study, asked, tmp_path):
     assert run.main([*few, "--networks", "nafnet_xs", "grl_xs"]) == 0
     names = [name for name, *_ in asked[before:]]
     assert names == ["grl_xs_seed0_stage0", "grl_xs_wrapped_seed0_stage0"]
+
+
+def test_another_computer_continues_from_the_kept_weights(study, asked, tmp_path):
+    assert run.main(study) == 0
+    before = len(asked)
+    shutil.rmtree(tmp_path / "runs")
+    wrapped = tmp_path / "out" / "nafnet_xs_only_wrapped_seed0_stage0.json"
+    scores = wrapped.read_text()
+    wrapped.unlink()
+    assert run.main(study) == 0
+    assert len(asked) == before
+    assert wrapped.read_text() == scores
+
+    # But not from weights that the scores are not of, and not without any.
+    shutil.rmtree(tmp_path / "runs")
+    kept = tmp_path / "out" / "weights" / "nafnet_xs_seed0_stage0.safetensors"
+    path = tmp_path / "out" / "nafnet_xs_seed0_stage0.json"
+    found = json.loads(path.read_text())
+    found["provenance"]["network"]["weights_sha256"] = "0" * 64
+    path.write_text(json.dumps(found))
+    wrapped.unlink()
+    assert run.main(study) == 2
+    kept.unlink()
+    assert run.main(study) == 0
+    assert [name for name, *_ in asked[before:]] == ["nafnet_xs_seed0_stage0"]
+    assert kept.exists()
 
 
 def test_a_stop_while_scoring_is_one_line_and_loses_nothing(
