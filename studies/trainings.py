@@ -102,6 +102,7 @@ def train_stage(study: Study, row: str, seed: int, earlier: Sequence[Run]) -> Ru
     }
     done = find_done(study, run)
     if done:
+        keep(study, done)
         return done
     start = find_weights(study, earlier)
     try:
@@ -134,6 +135,10 @@ def find_weights(study: Study, stages: Sequence[Run]) -> Path | None:
     if not has_weights(folder) and not bring_back(study, last):
         start = find_weights(study, stages[: stages.index(last)])
         last["held_out"] = train_weights(study, last, start)
+        scored = _find_scored(last)
+        if scored and scored != weights.load_weights(folder / weights.FILE).sha256:
+            last["means"] = {}  # another computer rounds otherwise: score it again
+        results.write_run(study.out, last)
     return folder
 
 
@@ -146,12 +151,23 @@ def bring_back(study: Study, run: Run) -> bool:
     kept = _name_kept(study, run)
     if kept is None or not kept.exists():
         return False
-    scored = run.get("provenance", {}).get("network", {}).get("weights_sha256")
-    found = weights.load_weights(kept).sha256
-    if scored not in (None, found):
+    if _find_scored(run) not in (None, weights.load_weights(kept).sha256):
         raise ValueError(f"{kept} has other weights than its result file; move it away")
     _copy(kept, study.workdir / name_run(run) / weights.FILE)
     return True
+
+
+def keep(study: Study, run: Run) -> None:
+    """Copies the weights of a finished run to where the study keeps them."""
+    folder, kept = study.workdir / name_run(run), _name_kept(study, run)
+    if kept and not kept.exists() and has_weights(folder):
+        _copy(folder / weights.FILE, kept)
+
+
+def _find_scored(run: Run) -> str | None:
+    """The hash of the weights that a run's scores are of, if it has any."""
+    network = run.get("provenance", {}).get("network", {})
+    return network.get("weights_sha256")
 
 
 def _name_kept(study: Study, run: Run) -> Path | None:
@@ -170,9 +186,7 @@ def train_weights(study: Study, run: Run, start: Path | None) -> float | None:
     state = train(recipe, folder, terminal=sys.stderr.isatty())
     if int(state.step) < recipe.steps:
         sys.exit("stopped; rerun the same command to resume")
-    kept = _name_kept(study, run)
-    if kept:
-        _copy(folder / weights.FILE, kept)
+    keep(study, run)
     return read_held_out(folder, recipe)
 
 
@@ -232,17 +246,22 @@ def score(study: Study, stages: Sequence[Run]) -> None:
 
 
 def is_scored(study: Study, run: Run) -> bool:
+    """Whether a run has all scores that the study wants; it may have more."""
     sizes = {scene.data: scene.set_size for scene in find_scenes(study)}
-    levels = run.get("curve", {}).get("levels", [])
-    return results.find_sets({"": run}) == sizes and levels == [*study.levels]
+    if not sizes.items() <= results.find_sets({"": run}).items():
+        return False
+    wanted = {"data": next(iter(sizes)), "levels": [*study.levels]}
+    return not study.levels or wanted.items() <= run.get("curve", {}).items()
 
 
 def score_method(study: Study, run: Run, method: methods.Method, folder: Path) -> None:
     """Writes a run with its scores: all sets, all noises, and the curve."""
     scored = _score(find_scenes(study), method, folder / "scores")
-    means: Run = {}
+    means: Run = dict(run.get("means", {}))
+    for scene in find_scenes(study):
+        means[scene.data] = {}
     for (data, _, noise), mean in protocol.summarize(scored.scores).items():
-        means.setdefault(data, {})[noise] = mean
+        means[data][noise] = mean
     provenance = dict(scored.provenance)
     provenance["network"] = provenance.pop("methods")[method.name]
     found = {**run, "means": means, "provenance": provenance}

@@ -147,6 +147,7 @@ def wrap(study: Study, stages: Sequence[Run]) -> None:
     if done and trainings.is_scored(study, done):
         return
     found = weights.load_named(str(trainings.find_weights(study, stages)))
+    trainings.score(study, stages)  # again, if its weights had to be trained again
     config = {**found.config, "wrapped": find_units(study)}
     params = {name: {"inner": values} for name, values in found.params.items()}
     folder = study.workdir / name_run(run)

@@ -71,14 +71,14 @@ def compare(
             names[name],
             *_subtract(rows, (name, OURS), reference),
             subtract_control(name),
-            _find_papers(name, data),
+            _compare_with_paper(rows, name, data),
             f"no, not within {CONVERGED_WITHIN} dB" if name in late else "yes",
         ]
         for name in rows
         if OURS in rows and name != OURS and not name.endswith(ONLY)
     ]
     header = ["network", *OVER, f"{OOD}, {OURS} trained as long"]
-    header += [f"{OOD}, in the paper", "converged"]
+    header += ["the paper's noises: here / in the paper", "converged"]
     return format_markdown(header, cells) if cells else ""
 
 
@@ -116,17 +116,22 @@ def _subtract(
     ]
 
 
-def _find_papers(row: str, data: str) -> str:
-    """The paper's own difference, over the noises that it has of both."""
+def _compare_with_paper(rows: Mapping[str, Row], name: str, data: str) -> str:
+    """Our difference and the paper's own, over the noises that it has of both."""
     theirs = paper.find(data, PAPER_COLUMNS)
-    rival, ours = theirs.get(PAPER.get(row, ""), {}), theirs.get("Ours", {})
-    gaps = [
-        rival[name].psnr - ours[name].psnr
-        for name in rival
-        if name in ours and name != IN_DISTRIBUTION
-        if not rival[name].doubt and not ours[name].doubt
+    rival, ours = theirs.get(PAPER.get(name, ""), {}), theirs.get("Ours", {})
+    noises = [
+        noise
+        for noise in rival
+        if noise in ours and noise != IN_DISTRIBUTION
+        if not rival[noise].doubt and not ours[noise].doubt
     ]
-    return f"{np.mean(gaps):+.2f}" if gaps else "-"
+    if not noises:
+        return "-"
+    here = np.mean([rows[name].psnr[n] - rows[OURS].psnr[n] for n in noises])
+    there = np.mean([rival[n].psnr - ours[n].psnr for n in noises])
+    shown = f"{here:+.2f}" if np.isfinite(here) else "not finite"
+    return f"{shown} / {there:+.2f}, {len(noises)} noises"
 
 
 def compare_kinds(found: Sequence[Row], late: Collection[str]) -> str:

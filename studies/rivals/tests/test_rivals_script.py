@@ -167,6 +167,32 @@ def test_another_computer_continues_from_the_kept_weights(study, asked, tmp_path
     assert run.main(study) == 0
     assert [name for name, *_ in asked[before:]] == ["nafnet_xs_seed0_stage0"]
     assert kept.exists()
+    # The weights are others, and so are the scores of the bare network.
+    again = json.loads(path.read_text())
+    assert again["means"]["set"]
+    assert "0" * 64 not in json.dumps(again)
+
+
+def test_scores_on_more_sets_are_kept_and_added(study, asked, tmp_path):
+    shutil.copytree(tmp_path / "set", tmp_path / "more")
+    both = [*study, "--test", str(tmp_path / "set"), str(tmp_path / "more")]
+
+    def read():
+        files = sorted(tmp_path.glob("out/*.json"))
+        return {path.name: json.loads(path.read_text()) for path in files}
+
+    assert run.main(study) == 0
+    first = read()
+    assert run.main(both) == 0
+    second = read()
+    assert run.main(study) == 0  # of one set: nothing is lost
+    assert read() == second
+    for name, found in first.items():
+        assert {*second[name]["means"]} == (
+            {"set", "more"} if found["means"] else set()
+        )
+        assert second[name]["means"].get("set") == found["means"].get("set")
+    assert len(asked) == 19
 
 
 def test_a_stop_while_scoring_is_one_line_and_loses_nothing(
