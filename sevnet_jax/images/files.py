@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 from sevnet_jax.files import write_atomically
 from sevnet_jax.images import png, tiff
 from sevnet_jax.images.picture import (
+    ORIENTATION,
     Picture,
     Refused,
     check_size,
@@ -26,6 +27,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
 ENDINGS = (*tiff.ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
 NO_ALPHA = (".jpg", ".jpeg", ".bmp")
 LONGEST = {".webp": 16383, ".jpg": 65500, ".jpeg": 65500}  # sides that they can have
+MULTIPLIED = 1  # alpha, by the number that a TIFF has for it
 MODES = ("L", "LA", "RGB", "RGBA")
 
 
@@ -55,7 +57,7 @@ def read_picture(path: Path, most_pixels: int) -> Picture:
 
 def write_picture(path: Path, pixels: np.ndarray, source: Picture) -> None:
     """Writes pixels in the format that the ending names, with what `source` says."""
-    check_target(path, pixels)
+    check_target(path, pixels, source)
     if path.suffix.lower() in tiff.ENDINGS:
         write_atomically(path, lambda p: tiff.write(p, pixels, source))
         return
@@ -68,8 +70,11 @@ def write_picture(path: Path, pixels: np.ndarray, source: Picture) -> None:
         write_atomically(path, lambda p: _write_by_pillow(p, pixels, source))
 
 
-def check_target(path: Path, pixels: np.ndarray) -> None:
-    """Raises `Refused` if a file of that ending would lose something of the pixels."""
+def check_target(path: Path, pixels: np.ndarray, source: Picture) -> None:
+    """Raises `Refused` if a file of that ending would lose something of the pixels.
+
+    Or if it would take them for something else than `source` does.
+    """
     ending, dtype = path.suffix.lower(), pixels.dtype
     if ending not in ENDINGS:
         raise Refused(
@@ -85,6 +90,14 @@ def check_target(path: Path, pixels: np.ndarray) -> None:
         raise Refused(f"{ending!r} cannot hold {dtype} pixels; use {fitting}")
     if pixels.ndim == 3 and pixels.shape[-1] > 4:
         raise Refused(f"{ending!r} cannot hold {pixels.shape[-1]} channels; use .tif")
+    if pixels.ndim == 3 and pixels.shape[-1] in (2, 4) and source.tiff:
+        if not source.last_is_alpha:
+            raise Refused(f"{ending!r} would take its last channel for alpha; use .tif")
+        if source.tiff["extrasamples"][-1] == MULTIPLIED:
+            raise Refused(
+                f"its colours are multiplied by alpha, which {ending!r} has no word "
+                "for; use .tif"
+            )
     longest = max(pixels.shape[:2])
     if longest > LONGEST.get(ending, longest):
         raise Refused(
@@ -143,9 +156,15 @@ def _read_exif(image: Image.Image) -> tuple[bytes | None, str]:
     if exif is None:
         return lost
     try:
-        return exif.tobytes() if exif else None, ""
+        encoded = exif.tobytes() if exif else None
+        raw, inside = image.info.get("exif"), Image.Exif()
+        inside.load(raw or b"")
     except Exception:  # of a tag whose type is not its own, many kinds
         return lost
+    # As they are: Pillow writes letters beyond ASCII as "?". But it finds data outside
+    # of them, too: an orientation in XMP.
+    whole = raw and inside.get(ORIENTATION) == exif.get(ORIENTATION)
+    return raw if whole else encoded, ""
 
 
 def _is_lossy(kind: str | None, path: Path) -> bool:
@@ -165,7 +184,8 @@ def _write_by_pillow(path: Path, pixels: np.ndarray, source: Picture) -> None:
         image, exif = ImageOps.exif_transpose(image), None
     options: dict[str, Any] = {"quality": 95}
     if ending == ".webp":
-        options |= {"lossless": not source.lossy, "use_sharp_yuv": True}
+        # Exact: also the colours under what is transparent.
+        options |= {"lossless": not source.lossy, "exact": True, "use_sharp_yuv": True}
     if ending in (".jpg", ".jpeg"):
         options["subsampling"] = 0
     for name, value in (

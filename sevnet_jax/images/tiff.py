@@ -26,6 +26,9 @@ JPEG = (6, 7)  # compression
 MOST_OF_A_PIXEL = 4  # channels; more count as more pixels
 # Description, maker, model, program, date, author, rights.
 TEXTS = (270, 271, 272, 305, 306, 315, 33432)
+# Of GeoTIFF: scale, tie points, transformation, keys and what they name; then GDAL's
+# own: metadata, and the value of pixels without data.
+PLACES = (33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113)
 DESCRIPTION, ICC = 270, 34675
 
 
@@ -45,20 +48,21 @@ def read(path: Path, most_pixels: int) -> Picture:
         if page.dtype is None or page.bitspersample != 8 * page.dtype.itemsize:
             raise Refused(f"a TIFF of {page.bitspersample} bit; convert it to 8 or 16")
         pixels, axes = series.asarray(), series.axes
-        if kind == "MINISWHITE":
-            if pixels.dtype.kind != "u":
-                raise Refused("an inverted TIFF of floats; convert it first")
-            pixels = np.iinfo(pixels.dtype).max - pixels
+        if kind == "MINISWHITE" and pixels.dtype.kind != "u":
+            raise Refused("an inverted TIFF of floats; convert it first")
         if "S" in axes:  # planes of colour, wherever they are
             pixels = np.moveaxis(pixels, axes.index("S"), -1)
             axes = axes.replace("S", "") + "S"
+        if kind == "MINISWHITE":  # but not its alpha
+            grey = pixels[..., :1] if axes.endswith("S") else pixels
+            grey[:] = np.iinfo(pixels.dtype).max - grey
         if not axes.endswith(("YX", "YXS")):
             raise Refused(f"a TIFF with the axes {axes}; only stacks of images work")
         plain = pixels if axes.endswith("S") else pixels[..., None]
         pages = plain.reshape(-1, *plain.shape[-3:])
         single = len(pages) == 1 and pixels.ndim <= 3
         texts = [
-            (code, 2, 0, str(page.tags[code].value).encode(), True)
+            (code, 2, 0, _encode(page.tags[code].value), True)
             for code in TEXTS
             if code in page.tags and '"shape"' not in str(page.tags[code].value)
         ]
@@ -75,9 +79,26 @@ def read(path: Path, most_pixels: int) -> Picture:
                 "extrasamples": page.extrasamples or None,
                 "resolution": _resolution(page),
                 "texts": texts,
+                "places": _find_places(page),
             },
             note="without its smaller copies" if page.subifds else "",
         )
+
+
+def _encode(text: str | bytes) -> bytes:
+    """A text for a tag, whatever type it had."""
+    return text.rstrip(b"\0") if isinstance(text, bytes) else str(text).encode()
+
+
+def _find_places(page: tifffile.TiffPage) -> list[tuple]:
+    """Tags that say where on earth the pixels are: they stay where they are."""
+    tags = [page.tags[code] for code in PLACES if code in page.tags]
+    return [
+        (tag.code, int(tag.dtype), 0 if text else tag.count, value, True)
+        for tag in tags
+        for text in [isinstance(tag.value, str | bytes)]
+        for value in [_encode(tag.value) if text else tag.value]
+    ]
 
 
 def _check_chain(path: Path) -> None:
@@ -168,6 +189,7 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     tags = list(source.tiff.get("texts", ())) or tiff_exif.find_texts(
         source.exif, TEXTS
     )
+    tags += source.tiff.get("places", ())
     if source.icc:
         tags.append((ICC, 7, len(source.icc), source.icc, True))
     if source.orientation != 1:

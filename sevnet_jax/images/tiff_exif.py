@@ -9,7 +9,10 @@ from pathlib import Path
 
 from PIL import Image, TiffImagePlugin
 
-DIRECTORIES = (34665, 34853)  # the shot, GPS
+from sevnet_jax.images.picture import ORIENTATION
+
+DIRECTORIES = SHOT, GPS = 34665, 34853
+INTEROPERABILITY = 40965  # a directory inside that of the shot
 CLASSIC = (b"*\0", b"\0*")
 ENTRY = 12  # bytes in a directory: code, type, count, value or where it is
 ASCII, LONG = 2, 4  # types
@@ -22,11 +25,13 @@ def read(path: Path, others: tuple[int, ...]) -> bytes | None:
         with path.open("rb") as file:
             inside.load_from_fp(file)
             for code in DIRECTORIES:
-                found.get_ifd(code).update(inside.get_ifd(code))
-        if not any(found.get_ifd(code) for code in DIRECTORIES):
-            return None
-        found.update({code: inside[code] for code in others if code in inside})
-        return found.tobytes()
+                values = inside.get_ifd(code).items()
+                found.get_ifd(code).update({k: _to_bytes(v) for k, v in values})
+        found.update(
+            {code: _to_bytes(inside[code]) for code in others if code in inside}
+        )
+        nothing = not any(found.get_ifd(code) for code in DIRECTORIES)
+        return None if nothing and {*found} <= {ORIENTATION} else found.tobytes()
     except Exception:  # the picture is worth more than what is said about it
         return None
 
@@ -36,9 +41,7 @@ def find_texts(exif: bytes | None, codes: tuple[int, ...]) -> list[tuple]:
     found = Image.Exif()
     found.load(exif or b"")
     return [
-        (code, ASCII, 0, str(found[code]).encode(), True)
-        for code in codes
-        if code in found
+        (code, ASCII, 0, to_text(found[code]), True) for code in codes if code in found
     ]
 
 
@@ -67,6 +70,8 @@ def fill_places(path: Path, exif: bytes | None) -> None:
                 continue
             content = TiffImagePlugin.ImageFileDirectory_v2(header)
             for key, value in directories[code + 1].items():
+                if isinstance(value, str):
+                    content.tagtype[key], value = ASCII, to_text(value)
                 content[key] = value
             end = file.seek(0, 2)
             end += end % 2
@@ -80,4 +85,17 @@ def _find_directories(exif: bytes | None) -> dict[int, dict]:
     found = Image.Exif()
     found.load(exif or b"")
     directories = {code: dict(found.get_ifd(code)) for code in DIRECTORIES}
+    directories[SHOT].pop(INTEROPERABILITY, None)  # a place in the other file
     return {code: values for code, values in directories.items() if values}
+
+
+def to_text(value: object) -> bytes:
+    """Returns a text as the file had it: Pillow reads every byte as a letter."""
+    if isinstance(value, bytes):
+        return value.rstrip(b"\0")
+    return str(value).encode("latin-1", "replace")
+
+
+def _to_bytes(value: object) -> object:
+    """The same, but text beyond ASCII as bytes: as text Pillow would write "?"."""
+    return to_text(value) if isinstance(value, str) and not value.isascii() else value

@@ -73,6 +73,12 @@ class AutoDenoiser:
                 f"{image.shape}"
             )
         check_image(image, image.shape[-1])
+        first = image.ndim == 3 and image.shape[0] <= 4 < image.shape[-1]
+        if first and channels == "auto":
+            raise ValueError(
+                f"channels come last, [H, W, C]; got {image.shape}: give "
+                "np.moveaxis(image, 0, -1), or channels='independent' if it is so"
+            )
         image = image[..., None] if image.ndim == 2 else image
         return choose(image, noise, channels, clipped)
 
@@ -100,12 +106,12 @@ class AutoDenoiser:
     ) -> np.ndarray:
         """Returns the restored image, of the shape and type of `image`.
 
-        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]. Three equal channels are
-        grey. The last of 2 or 4 channels is alpha, which stays as it is. More than 4
-        channels are restored one by one, and so are all with
-        `channels="independent"`. `noise` is "white", "camera" (any other), or "auto"
-        (measured, in each of such channels). Types and further options are those of
-        `Denoiser`.
+        `image` is [H, W], [H, W, C] or a batch [N, H, W, C]; C is 1 in one of grey
+        images. Three equal channels are grey. The last of 2 or 4 channels is alpha,
+        which stays as it is. More than 4 channels are restored one by one, and so are
+        all with `channels="independent"`. `noise` is "white", "camera" (any other), or
+        "auto" (measured, in each of such channels). Types and further options are
+        those of `Denoiser`.
         """
         image = to_array(image)
         check_image(image, image.shape[-1] if image.ndim else 1)

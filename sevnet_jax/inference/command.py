@@ -261,6 +261,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.page and args.inputs:
         parser.error("--page takes images from the browser; leave out the input files")
+    if args.page and (args.out or args.recursive or args.skip_existing):
+        parser.error("--out, --recursive and --skip-existing are not for --page")
     if not args.page and not args.inputs:
         parser.error("name the images to restore")
     if not args.page and (args.host or args.port is not None):

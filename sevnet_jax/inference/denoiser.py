@@ -226,8 +226,10 @@ def check_image(image: np.ndarray, channels: int) -> None:
     if image.dtype not in (*INTEGERS, *FLOATS):
         names = ", ".join(np.dtype(t).name for t in (*INTEGERS, *FLOATS))
         raise ValueError(f"pixels must be {names}; got {image.dtype}")
-    known = image.ndim == 2 or image.shape[-1] in (1, 2, 3, 4, channels)
-    if image.ndim not in (2, 3, 4) or not known:
+    known = image.ndim == 2 or (
+        image.ndim in (3, 4) and image.shape[-1] in (1, 2, 3, 4, channels)
+    )
+    if not known:
         raise ValueError(
             "an image is [H, W] or [H, W, 1 to 4], a batch [N, H, W, 1 to 4]; got "
             f"{image.shape}"

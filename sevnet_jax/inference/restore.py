@@ -52,14 +52,17 @@ def restore_file(
     """
     picture = images.read_picture(source, max_pixels)
     pixels = picture.pixels
-    images.check_target(target, pixels)
+    images.check_target(target, pixels, picture)
     notes = [picture.note] if picture.note else []
     count = pixels.shape[-1] if pixels.ndim > 2 else 1
+    wanted = (
+        None if isinstance(denoiser, AutoDenoiser) else denoiser.weights.model.channels
+    )
     if count in (2, 4) and not picture.last_is_alpha and channels == "auto":
         bands = picture.tiff["photometric"] == "minisblack"  # as of a microscope
-        if bands and isinstance(denoiser, AutoDenoiser):
+        if bands and wanted is None:
             channels = "independent"
-        else:
+        elif count != wanted:
             notes.append("its last channel as it is")
     if isinstance(denoiser, AutoDenoiser):
         said: dict[str, Any] = {

@@ -308,7 +308,7 @@ def test_sides_that_a_format_cannot_have_are_refused(tmp_path, ending, longest):
     path = tmp_path / f"a{ending}"
     pixels = np.zeros((1, longest + 1), np.uint8)
     with pytest.raises(images.Refused, match=f"at most {longest} pixels"):
-        images.check_target(path, pixels)
+        images.check_target(path, pixels, images.Picture(pixels))
     images.write_picture(path, pixels[:, 1:], images.Picture(pixels))
     assert images.read_size(path) == (1, longest)
 
@@ -320,3 +320,45 @@ def test_the_jpeg_of_a_phone_is_lossy(rng, tmp_path):
     picture = images.read_picture(path, MANY)
     assert picture.lossy
     assert "first picture" in picture.note
+
+
+@pytest.mark.parametrize("ending", [".jpg", ".png", ".webp", ".tif"])
+@pytest.mark.parametrize("kind", [".jpg", ".tif"])
+def test_letters_beyond_ascii_survive(tmp_path, kind, ending):
+    exif = Image.Exif()
+    exif[315], exif[33432] = "Jörg Müller".encode(), "© 2024".encode()
+    exif.get_ifd(34665)[34855] = 800
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif.tobytes())
+    picture = images.read_picture(tmp_path / "a.jpg", MANY)
+    if kind == ".tif":
+        images.write_picture(tmp_path / "a.tif", pixels, picture)
+        picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / f"b{ending}", pixels, picture)
+    with Image.open(tmp_path / f"b{ending}") as image:
+        found = image.getexif()
+        assert found.get_ifd(34665)[34855] == 800
+    for code, text in ((315, "Jörg Müller"), (33432, "© 2024")):
+        value = found[code]
+        raw = value if isinstance(value, bytes) else value.encode("latin-1")
+        assert raw.rstrip(b"\0").decode() == text
+
+
+def test_an_orientation_in_xmp_survives_beside_exif(tmp_path):
+    exif = Image.Exif()
+    exif[271] = "Maker"
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><a tiff:Orientation="6"/></x:xmpmeta>'
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, xmp=xmp)
+    picture = images.read_picture(tmp_path / "a.jpg", MANY)
+    images.write_picture(tmp_path / "b.jpg", pixels, picture)
+    with Image.open(tmp_path / "b.jpg") as image:
+        assert (image.getexif()[271], image.getexif()[274]) == ("Maker", 6)
+
+
+def test_colours_under_what_is_transparent_survive_in_webp(rng, tmp_path):
+    pixels = draw(rng, (16, 16, 4), "uint8")
+    pixels[..., 3] = np.where(pixels[..., 3] > 128, 255, 0)
+    path = tmp_path / "a.webp"
+    images.write_picture(path, pixels, images.Picture(pixels))
+    np.testing.assert_array_equal(images.read_picture(path, MANY).pixels, pixels)

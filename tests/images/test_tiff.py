@@ -241,3 +241,88 @@ def test_alpha_is_alpha(rng, tmp_path, kind):
         extrasamples=[kind],
     )
     assert images.read_picture(tmp_path / "a.tif", MANY).last_is_alpha
+
+
+@pytest.mark.parametrize("bands", [2, 4])
+def test_bands_do_not_become_alpha(rng, tmp_path, bands):
+    pixels = rng.integers(0, 256, (8, 9, bands), np.uint8)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, pixels, photometric="minisblack", planarconfig="contig")
+    picture = images.read_picture(path, MANY)
+    with pytest.raises(images.Refused, match="take its last channel for alpha"):
+        images.write_picture(tmp_path / "b.png", pixels, picture)
+    images.write_picture(tmp_path / "b.tif", pixels, picture)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "fits"), [("unassalpha", True), ("assocalpha", False)]
+)
+def test_colours_multiplied_by_alpha_stay_in_a_tiff(rng, tmp_path, alpha, fits):
+    pixels = rng.integers(0, 256, (8, 9, 4), np.uint8)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, pixels, photometric="rgb", extrasamples=[alpha])
+    picture = images.read_picture(path, MANY)
+    if fits:
+        images.write_picture(tmp_path / "b.png", pixels, picture)
+        return
+    with pytest.raises(images.Refused, match="multiplied by alpha"):
+        images.write_picture(tmp_path / "b.png", pixels, picture)
+
+
+def test_the_place_on_earth_stays(rng, tmp_path):
+    pixels = rng.integers(0, 256, (8, 9), np.uint8)
+    keys = (1, 1, 0, 1, 1024, 0, 1, 1)
+    tags = [
+        (33550, 12, 3, (10.0, 10.0, 0.0), True),
+        (33922, 12, 6, (0.0, 0.0, 0.0, 500000.0, 4000000.0, 0.0), True),
+        (34735, 3, len(keys), keys, True),
+        (34737, 2, 0, b"WGS 84|", True),
+        (42113, 2, 0, b"-9999", True),
+    ]
+    tifffile.imwrite(tmp_path / "a.tif", pixels, extratags=tags)
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.tif", pixels, picture)
+
+    def read(name):
+        with tifffile.TiffFile(tmp_path / name) as file:
+            found = file.pages.first.tags
+            return [(found[c].dtype, found[c].count, found[c].value) for c, *_ in tags]
+
+    assert read("b.tif") == read("a.tif")
+
+
+def test_the_alpha_of_an_inverted_image_is_not_inverted(tmp_path):
+    pixels = np.full((4, 5, 2), (50, 200), np.uint8)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(
+        path, pixels, photometric="miniswhite", extrasamples=["unassalpha"],
+        planarconfig="contig",
+    )  # fmt: skip
+    found = images.read_picture(path, MANY).pixels
+    assert found[0, 0].tolist() == [205, 200]
+
+
+def test_texts_survive_without_a_directory_of_the_shot(tmp_path):
+    pixels = np.zeros((8, 8), np.uint8)
+    tags = [(315, 2, 0, b"Ann", True), (270, 1, 5, b"hello", True)]
+    tifffile.imwrite(tmp_path / "a.tif", pixels, metadata=None, extratags=tags)
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.jpg", pixels, picture)
+    with Image.open(tmp_path / "b.jpg") as image:
+        assert image.getexif()[315] == "Ann"
+    images.write_picture(tmp_path / "b.tif", pixels, picture)
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        assert file.pages.first.tags[270].value == "hello"
+
+
+def test_no_directory_points_into_the_other_file(tmp_path):
+    exif = Image.Exif()
+    exif.get_ifd(34665).update({34855: 800, 40965: {1: "R98"}})
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif.tobytes())
+    picture = images.read_picture(tmp_path / "a.jpg", MANY)
+    images.write_picture(tmp_path / "b.tif", pixels, picture)
+    with Image.open(tmp_path / "b.tif") as image:
+        found = image.getexif().get_ifd(34665)
+    assert found[34855] == 800
+    assert 40965 not in found

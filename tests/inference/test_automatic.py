@@ -246,6 +246,7 @@ def test_an_empty_channel_spoils_nothing(denoise, grey):
         (np.full((8, 8, 3), np.nan), {}, "192 of 192 values are NaN or infinite"),
         (np.zeros((8, 8, 3), np.int64), {}, "got int64"),
         (np.zeros(8), {}, "an image is"),
+        (np.zeros((3, 16, 24)), {}, r"channels come last.* got \(3, 16, 24\)"),
         (np.zeros((8, 8, 3)), {"noise": "pink"}, "noise must be one of"),
         (np.zeros((8, 8, 3)), {"strength": 2}, "strength must be 0 to 1"),
     ],
@@ -253,6 +254,11 @@ def test_an_empty_channel_spoils_nothing(denoise, grey):
 def test_what_is_wrong_is_said(denoise, image, options, message):
     with pytest.raises(ValueError, match=message):
         denoise(image, **options)
+
+
+def test_a_flat_image_of_many_channels_is_taken_if_it_is_named(denoise):
+    flat = np.zeros((3, 8, 5), np.float32)
+    np.testing.assert_array_equal(denoise(flat, channels="independent"), flat)
 
 
 @pytest.mark.parametrize("shape", [(), (8,), (2, 8, 8, 3), (8, 0)])

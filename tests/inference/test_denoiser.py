@@ -290,3 +290,8 @@ def test_the_precision_that_somebody_asked_for_stays(weights_file, monkeypatch):
     with jax.default_matmul_precision("highest"):
         program._compile_for((8, 8, 3), 0)
     assert seen == ["highest"]
+
+
+def test_a_number_is_no_image(denoiser):
+    with pytest.raises(ValueError, match=r"an image is .* got \(\)"):
+        denoiser(np.float32(5))

@@ -109,6 +109,9 @@ def test_without_gradio_it_is_one_line(monkeypatch, capsys):
     ("argv", "message"),
     [
         (["--page", "a.png"], "leave out the input files"),
+        (["--page", "--out", "b"], "not for --page"),
+        (["--page", "--recursive"], "not for --page"),
+        (["--page", "--skip-existing"], "not for --page"),
         (["a.png", "--port", "80"], "need --page"),
         (["a.png", "--host", "0.0.0.0"], "need --page"),
     ],
