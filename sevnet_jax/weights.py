@@ -18,7 +18,7 @@ import safetensors
 from flax import traverse_util
 from safetensors.numpy import save_file
 
-from sevnet_jax.config import recall
+from sevnet_jax.config import ClashError, recall
 from sevnet_jax.files import write_atomically
 from sevnet_jax.models import Network, Translated, create_model
 from sevnet_jax.models.base import find_shapes
@@ -96,9 +96,13 @@ def load_weights(path: str | Path) -> Weights:
         provenance = json.loads(metadata["provenance"])
         try:
             recall(provenance.get("config"))
+        except ClashError:
+            raise
         except ValueError as error:  # most weights need nothing of their config
             failed = f"; {error}"
         model = create_model(**config)
+    except ClashError:  # its parts are not those it was trained with
+        raise
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         hint = _name_config(metadata)
         raise ValueError(

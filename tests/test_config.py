@@ -2,7 +2,9 @@
 
 import pytest
 
-from sevnet_jax.config import build_model, load_config, split_spec
+from sevnet_jax import config
+from sevnet_jax.config import build_model, load_config, load_parts, split_spec
+from sevnet_jax.models import layers
 from studies.ablation.rows import ABLATIONS
 
 
@@ -121,3 +123,48 @@ def test_a_config_may_define_dataclasses(tmp_path):
         "def get_config(): return json.loads('{}')\n"
     )
     assert not load_config(str(path))
+
+
+@pytest.fixture
+def write(monkeypatch, tmp_path):
+    """A function that writes a config of its text; what it defines is forgotten."""
+    monkeypatch.setattr(layers, "GATES", dict(layers.GATES))
+    for name in ("_loaded", "_owners"):
+        monkeypatch.setattr(config, name, {})
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"from sevnet_jax.models import layers\n{text}\n")
+        return path
+
+    return write
+
+
+def test_another_files_part_is_not_replaced(write):
+    load_parts(write("a.py", "layers.GATES['max'] = 1"))
+    text = "layers.GATES['min'] = 2; layers.GATES['max'] = 2"
+    with pytest.raises(config.ClashError, match=r"a\.py and .*b\.py both define gate"):
+        load_parts(write("b.py", text))
+    assert layers.GATES["max"] == 1
+    assert "min" not in layers.GATES
+
+
+def test_what_a_failing_file_defined_is_gone(write):
+    with pytest.raises(ValueError, match="ZeroDivisionError"):
+        load_parts(write("a.py", "layers.GATES['max'] = 1; 1 / 0"))
+    assert "max" not in layers.GATES
+
+
+def test_a_file_may_change_its_own_parts_and_those_of_the_package(write):
+    load_parts(write("a.py", "layers.GATES['relu'] = 1"))
+    load_parts(write("a.py", "layers.GATES['relu'] = 2"))
+    assert layers.GATES["relu"] == 2
+
+
+def test_a_file_is_run_once_and_its_copy_may_define_the_same(write):
+    text = "layers.GATES['max'] = object()"
+    module = load_parts(write("a/parts.py", text))
+    assert load_parts(write("a/parts.py", text)) is module
+    assert load_parts(write("b/parts.py", text)) is not module
+    assert list(config.list_loaded()) == ["parts.py", "b/parts.py"]

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 import sevnet_jax
+from sevnet_jax import config
 from sevnet_jax.data import noise, sources
 from sevnet_jax.evaluation import commands
 from sevnet_jax.inference import command as denoise
@@ -36,6 +37,8 @@ def forget(monkeypatch, tmp_path):
             *((noise, "MAKERS"), (sources, "KINDS")),
         ):
             monkeypatch.setattr(table, name, dict(originals[name]))
+        monkeypatch.setattr(config, "_loaded", {})
+        monkeypatch.setattr(config, "_owners", {})
 
     tables = (layers, losses, base, noise, sources)
     names = ("GATES", "LOSSES", "_PRESETS", "MAKERS", "KINDS")
@@ -115,6 +118,29 @@ def test_what_is_not_remembered_is_asked_for(
     config.write_text(original + "# other")
     argv = [str(photo), "--weights", str(run), "--quiet", "--parts", str(config)]
     assert denoise.main(argv) == 0
+
+
+@pytest.mark.usefixtures("_standard_promotion")
+def test_parts_of_one_name_are_refused_wherever_two_configs_meet(
+    train_file, files, forget, photo, capsys, tmp_path
+):
+    """And not replaced: the weights of one would be used with the other's gate."""
+    first = train_file("my_block")
+    forget()
+    second = tmp_path / "my_block2.py"
+    second.write_text(files["my_block"].replace("jnp.maximum", "jnp.minimum"))
+    clash = r"my_block2?\.py and .*my_block2?\.py both define gate 'max'; rename one"
+    changes = f"--config.init_weights={first}", "--config.steps=2"
+    argv = ["--config", str(second), "--workdir", str(tmp_path / "other"), *changes]
+    assert train.main(argv) == 2
+    assert re.search(clash, capsys.readouterr().err)
+    argv = ["table", "--data", str(photo.parent), "--weights", str(first)]
+    assert commands.main([*argv, "--parts", str(second)]) == 2
+    assert re.search(clash, capsys.readouterr().err)
+    forget()
+    configs = "--config", str(tmp_path / "my_block.py"), "--config", str(second)
+    assert commands.main(["equivariance", "--size", "8", *configs]) == 2
+    assert re.search(clash, capsys.readouterr().err)
 
 
 @pytest.mark.usefixtures("_standard_promotion")

@@ -105,6 +105,7 @@ def test_parts_that_changed_are_scored_again(photos, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(photos, tmp_path / "out", Counting(fail_at=4))
     parts.write_text("# another noise")
+    config.load_parts(parts)
     again = Counting()
     result = run(photos, tmp_path / "out", again)
     assert again.calls == 4
