@@ -144,6 +144,11 @@ def list_loaded() -> dict[str, str]:
     return found
 
 
+def defines_parts(path: str | Path) -> bool:
+    """Whether a config file that was run has defined a part."""
+    return Path(path).resolve() in _owners.values()
+
+
 def remember(path: str | Path) -> dict[str, str]:
     """Notes that this user runs a config; returns its name and hash, for weights."""
     path = Path(path).resolve()

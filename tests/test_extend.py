@@ -121,6 +121,29 @@ def test_what_is_not_remembered_is_asked_for(
 
 
 @pytest.mark.usefixtures("_standard_promotion")
+def test_a_part_that_changed_is_noticed_when_its_run_resumes(
+    train_file, files, monkeypatch, capsys
+):
+    train_file("my_loss")
+    original = files["my_loss"]
+    monkeypatch.setitem(files, "my_loss", original + "# other")
+    with pytest.raises(AssertionError, match="assert 2 == 0"):
+        train_file("my_loss")
+    assert "sha256.config was" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_standard_promotion")
+def test_a_comment_in_a_config_without_parts_is_no_change(
+    train_file, files, monkeypatch
+):
+    plain = "from sevnet_jax.training.recipe import make_config\n"
+    plain += "def get_config(): return make_config('sevnet_s')\n"
+    for comment in ("", "# other"):
+        monkeypatch.setitem(files, "plain", plain + comment)
+        train_file("plain")
+
+
+@pytest.mark.usefixtures("_standard_promotion")
 def test_parts_of_one_name_are_refused_wherever_two_configs_meet(
     train_file, files, forget, photo, capsys, tmp_path
 ):

@@ -63,6 +63,10 @@ def train(
     origin = config.remember(config_file) if config_file else None
     recipe = parallel.on_all(lambda: resolve_epochs(recipe))
     hashes = parallel.on_all(lambda: find_hashes(recipe))
+    if config_file and origin:
+        # Numbers are compared one by one; code only by its file.
+        own = config.defines_parts(config_file)
+        hashes["config"] = origin["sha256"] if own else "no parts"
     mesh = parallel.make_mesh(recipe.data.batch_size, recipe.optimizer.accumulation)
     whole = parallel.replicated(mesh)
     with contextlib.ExitStack() as stack:

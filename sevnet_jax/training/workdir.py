@@ -14,7 +14,7 @@ from sevnet_jax.training.recipe import Recipe, to_config
 CONFIG = "config.json"
 HISTORY = "history"  # in it: settings that were changed on the way
 LOCK = ".lock"
-Hashes = Mapping[str, str]  # of weights, by the key that names them
+Hashes = Mapping[str, str]  # of weights, by the key that names them; of the config
 
 
 @contextlib.contextmanager
@@ -23,7 +23,8 @@ def claim(
 ) -> Iterator[None]:
     """Holds the folder for this run; refuses what is not its own.
 
-    `hashes` are those of the weights that the recipe names. The lock is the system's:
+    `hashes` are those of the weights that the recipe names, and of the config file if
+    that defines parts. The lock is the system's:
     it ends with the process, however that ends.
     """
     if path.exists() and not path.is_dir():
@@ -45,8 +46,7 @@ def claim(
     with acquired:
         if CONFIG in held:
             old, new = _read_config(path / CONFIG), _to_json(recipe, hashes)
-            old.pop(HISTORY, None)
-            changes = describe(find_changes(old, new))
+            changes = describe(_compare(old, new))
             if changes and not accept_changes:
                 raise ValueError(
                     f"the run in {str(path)!r} has another config: "
@@ -66,8 +66,8 @@ def save_config(
     config, history = _to_json(recipe, hashes), []
     if (path / CONFIG).exists():
         old = _read_config(path / CONFIG)
-        history = old.pop(HISTORY, [])
-        changes = find_changes(old, config)
+        history = old.get(HISTORY, [])
+        changes = _compare(old, config)
         if step and "sha256.init_weights" in changes:
             raise ValueError(
                 f"the run in {str(path)!r} is at step {step} and began from other "
@@ -93,6 +93,17 @@ def _read_config(path: Path) -> dict:
     if not isinstance(config, dict) or not {"model", "steps"} <= config.keys():
         raise ValueError(f"{path} is not the config of a run; choose another workdir")
     return config
+
+
+def _compare(old: dict, new: dict) -> dict[str, tuple[Any, Any]]:
+    """What differs between a run's config and a new one, its history left out.
+
+    Early runs, and those without a config file, have no hash of it to compare.
+    """
+    changes = find_changes({k: v for k, v in old.items() if k != HISTORY}, new)
+    if None in changes.get("sha256.config", ()):
+        del changes["sha256.config"]
+    return changes
 
 
 def find_changes(old: dict, new: dict, prefix: str = "") -> dict[str, tuple[Any, Any]]:

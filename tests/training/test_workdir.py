@@ -95,3 +95,22 @@ def test_other_weights_under_the_same_name_are_noticed(tmp_path):
         claim(tmp_path, recipe(), {"init_weights": "def"}),
     ):
         pass
+
+
+def test_other_code_in_the_config_file_is_noticed(tmp_path):
+    save_config(tmp_path, recipe(), {"config": "abc"})
+    with (
+        pytest.raises(ValueError, match=r"sha256\.config was 'abc', now 'def'"),
+        claim(tmp_path, recipe(), {"config": "def"}),
+    ):
+        pass
+    history = save_config(tmp_path, recipe(), {"config": "def"}, step=3)
+    assert history == [{"step": 3, "before": {"sha256.config": "abc"}}]
+
+
+@pytest.mark.parametrize("hashes", [({}, {"config": "a"}), ({"config": "a"}, {})])
+def test_a_run_without_the_hash_of_its_file_goes_on(tmp_path, hashes):
+    before, now = hashes
+    save_config(tmp_path, recipe(), before)
+    with claim(tmp_path, recipe(), now):
+        assert save_config(tmp_path, recipe(), now, step=3) == []
