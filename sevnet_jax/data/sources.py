@@ -227,11 +227,17 @@ def parse_weights(spec: str | Mapping[str, float]) -> dict[str, float]:
 def without_paths(spec: str | Mapping[str, float]) -> str:
     """Returns a spec with its folders' last names only, for publication."""
     weights = parse_weights(spec)
-    names = [Path(name).name if Path(name).is_dir() else name for name in weights]
+    names = [_without_path(name) for name in weights]
     if len(names) == 1:
         return names[0]
     pairs = zip(names, weights.values(), strict=True)
     return ",".join(f"{name}={weight:g}" for name, weight in pairs)
+
+
+def _without_path(name: str) -> str:
+    """The last name of a folder, which may be gone; of a kind's, all."""
+    folder = name.partition(":")[0] not in KINDS or Path(name).is_dir()
+    return Path(name).name if folder else name
 
 
 def open_sources(

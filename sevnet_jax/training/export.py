@@ -96,7 +96,6 @@ def export_weights(
                 "before": {
                     key: _without_paths(key.rpartition(".")[2], value)
                     for key, value in entry["before"].items()
-                    if not key.startswith("sha256")
                 },
             }
             for entry in history

@@ -161,6 +161,8 @@ def test_specs_without_paths(tmp_path):
     (tmp_path / "more" / "photos").mkdir()
     spec = f"{tmp_path}/photos=3,{tmp_path}/more/photos=1"
     assert sources.without_paths(spec) == "photos=3,photos=1"
+    assert sources.without_paths("/home/alice/gone") == "gone"
+    assert sources.without_paths("/home/alice/gone=2,tfds:a/b") == "gone=2,tfds:a/b=1"
 
 
 @pytest.mark.parametrize(

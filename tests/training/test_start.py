@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sevnet_jax.training.export import load_start
+from sevnet_jax.training.export import export_weights, load_start
 from sevnet_jax.training.loop import train
 from sevnet_jax.training.recipe import Data, Optimizer, Recipe, Watch
+from sevnet_jax.training.step import create_state
 from sevnet_jax.weights import load_named, load_weights
 
 
@@ -58,12 +59,25 @@ def test_what_is_changed_on_the_way_is_told(recipe, tmp_path):
     train(longer, tmp_path / "run", accept_changes=True)
     longest = dataclasses.replace(longer, steps=3)
     train(longest, tmp_path / "run", accept_changes=True)
-    train(longest, tmp_path / "run")  # and the history is no change
+    shutil.rmtree(tmp_path / "others")  # and the history names no folders above it
+    data = dataclasses.replace(longest.data, source=recipe.data.source)
+    last = dataclasses.replace(longest, steps=4, data=data)
+    train(last, tmp_path / "run", accept_changes=True)
+    train(last, tmp_path / "run")  # and the history is no change
     found = load_weights(tmp_path / "run" / "weights.safetensors").provenance
     assert found["history"] == [
         {"step": 1, "before": {"data.source": "photos", "steps": 1}},
         {"step": 2, "before": {"steps": 2}},
+        {"step": 3, "before": {"data.source": "others", "steps": 3}},
     ]
+
+
+def test_the_history_tells_which_weights_were_replaced(recipe, tmp_path):
+    state = jax.device_put(create_state(recipe.build_model(), recipe))
+    history = [{"step": 1, "before": {"sha256.denoiser": "abc", "denoiser": "/a/d"}}]
+    export_weights(tmp_path / "w.safetensors", state, recipe, history=history)
+    (found,) = load_weights(tmp_path / "w.safetensors").provenance["history"]
+    assert found["before"] == {"sha256.denoiser": "abc", "denoiser": "d"}
 
 
 def test_what_a_run_began_from_cannot_be_changed(recipe, tmp_path):
