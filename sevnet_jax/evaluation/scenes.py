@@ -111,6 +111,7 @@ def from_pairs(spec: str, limit: int | None = None, channels: int = 3) -> list[S
     if Path(spec).is_dir():
         root = Path(spec)
         pairs = _find_pairs(root)
+        _check_all_are_paired(root, pairs)
     else:
         first, _, second = spec.partition(",")
         if not first or not second:
@@ -176,6 +177,18 @@ def _find_pairs(folder: Path) -> list[tuple[Path, Path]]:
         f"no pairs in {str(folder)!r}: looked for NAME_real and NAME_mean, _noisy and "
         "_clean, _NOISY and _GT, and for folders such as noisy and clean"
     )
+
+
+def _check_all_are_paired(folder: Path, pairs: Sequence[tuple[Path, Path]]) -> None:
+    """Raises ValueError at images of no pair: a part of a set is not to pass for it."""
+    paired = {path for pair in pairs for path in pair}
+    alone = [path for path in images.list_files(folder) if path not in paired]
+    if alone:
+        raise ValueError(
+            f"images in {str(folder)!r} that belong to no pair: {len(alone)}, such as "
+            f"{alone[0].relative_to(folder).as_posix()!r}; move them elsewhere, or "
+            "give two folders: NOISY,REFERENCE"
+        )
 
 
 def _match_folders(first: Path, second: Path) -> list[tuple[Path, Path]]:

@@ -29,6 +29,7 @@ def save(path, side=16, value=100):
 def test_pairs_are_found_in_one_folder(tmp_path, names):
     save(tmp_path / names[0], value=110)
     save(tmp_path / names[1], value=100)
+    (tmp_path / "README.md").write_text("no image")
     (scene,) = scenes.from_pairs(str(tmp_path))
     (given,) = scene.inputs()
     assert scene.data == tmp_path.name
@@ -71,6 +72,15 @@ def test_a_pair_of_two_sizes_is_refused_before_any_work(tmp_path):
         (["x.png"], "no pairs in"),
         (["noisy/x.png", "clean/y.png"], "no image 'x'"),
         (["note.txt"], "no images in"),
+        (
+            ["x_real.png", "x_mean.png", "y_NOISY.png", "y_GT.png"],
+            "belong to no pair: 2, such as 'y_GT.png'",
+        ),
+        (
+            ["x_real.png", "x_mean.png", "y_mean.png"],
+            "no pair: 1, such as 'y_mean.png'",
+        ),
+        (["noisy/x.png", "clean/x.png", "clean/y.png"], "such as 'clean/y.png'"),
     ],
 )
 def test_what_is_missing_is_named(tmp_path, names, words):
