@@ -49,6 +49,16 @@ def test_the_levels_of_training_are_in_the_weights(trained_on, provenance, expec
     assert curve.find_training_range("gaussian", [noisy]) is None
 
 
+@pytest.mark.parametrize(
+    ("law", "expected"),
+    [("gaussian:7-33", (7, 33)), ("gaussian:25", None), ("speckle:60", None)],
+)
+def test_levels_that_differ_between_weights_are_no_range(trained_on, law, expected):
+    laws = ("gaussian:7-33", law)
+    both = [trained_on({"recipe": {"data": {"noise": text}}}) for text in laws]
+    assert curve.find_training_range("gaussian", both) == expected
+
+
 def test_networks_come_first_behind_the_noisy_input(trained_on):
     other = methods.Method("other", methods.keep_noisy, {})
     noisy = methods.open_classical("noisy")

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +45,27 @@ def arrange(chosen: Sequence[methods.Method]) -> list[methods.Method]:
 def find_training_range(
     law: str, chosen: Sequence[methods.Method]
 ) -> tuple[float, float] | None:
-    """Returns the Gaussian levels that the first weights were trained on, if known."""
-    for method in chosen:
-        if law != "gaussian" or method.denoiser is None:
-            continue
-        recipe = method.denoiser.weights.provenance.get("recipe", {})
-        try:
-            # Weights of earlier versions have a flat recipe.
-            trained = noise.parse(recipe.get("data", recipe).get("noise", ""))
-        except ValueError:  # weights from elsewhere, or of a law that is gone
-            return None
-        if not isinstance(trained, noise.Gaussian):
-            return None
-        high = trained.max_level_8bit
-        return trained.level_8bit, trained.level_8bit if high is None else high
-    return None
+    """Returns the Gaussian levels that all weights were trained on, if they agree."""
+    if law != "gaussian":
+        return None
+    networks = [method.denoiser for method in chosen if method.denoiser]
+    found = {_read_training_range(n.weights.provenance) for n in networks}
+    return found.pop() if len(found) == 1 else None
+
+
+def _read_training_range(
+    provenance: Mapping[str, Any],
+) -> tuple[float, float] | None:
+    recipe = provenance.get("recipe", {})
+    try:
+        # Weights of earlier versions have a flat recipe.
+        trained = noise.parse(recipe.get("data", recipe).get("noise", ""))
+    except ValueError:  # weights from elsewhere, or of a law that is gone
+        return None
+    if not isinstance(trained, noise.Gaussian):
+        return None
+    high = trained.max_level_8bit
+    return trained.level_8bit, trained.level_8bit if high is None else high
 
 
 def build(
