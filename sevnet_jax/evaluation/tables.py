@@ -162,7 +162,7 @@ def format_latex(tables: Sequence[Table]) -> str:
 
 
 def standings(means: Means, set_sizes: Mapping[str, int]) -> list[str]:
-    """Returns a line a method and set: its mean out of distribution among the paper's.
+    """Returns a line a method and set: its mean without gaussian among the paper's.
 
     Of the noises that the paper has, without doubtful numbers, and its networks that
     have all of them; a set that was not scored as a whole has no standing.
@@ -189,7 +189,8 @@ def standings(means: Means, set_sizes: Mapping[str, int]) -> list[str]:
             if all(noise in cells and not cells[noise].doubt for noise in shared)
         }
         sevnet = _mean_psnr(ours[noise].psnr for noise in shared)
-        what = f"mean of {len(shared)} noises out of distribution"
+        # Out of distribution for the paper's networks, but not for any weights.
+        what = f"mean of {len(shared)} noises other than {TRAINING_LAW}"
         what = what if len(shared) > 1 else f"{shared[0]} noise"
         rivals = [v for name, v in theirs.items() if name not in PAPER_NAMES]
         for method in _unique(method for method, _ in own):
