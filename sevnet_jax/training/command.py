@@ -82,6 +82,10 @@ def change(config: dict[str, Any], changes: dict[str, str]) -> None:
     name = changes.get("model.name")
     if isinstance(model, dict) and name not in (None, model.get("name")):
         config["model"] = {}
+        own = _list_own(model)
+        dropped = [f"{k}={v!r}" for k, v in own.items() if f"model.{k}" not in changes]
+        if dropped:
+            logging.info("model.name is now %s; dropped: %s", name, ", ".join(dropped))
     for key, text in changes.items():
         *sections, last = key.split(".")
         inner = config
@@ -90,6 +94,20 @@ def change(config: dict[str, Any], changes: dict[str, str]) -> None:
             if not isinstance(inner, dict):
                 raise ValueError(f"{section} is a single value, so there is no {key}")
         inner[last] = text if isinstance(inner.get(last), str) else _read_value(text)
+
+
+def _list_own(model: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a config's model that are not as its name has them."""
+    from sevnet_jax.models import create_model, list_models
+
+    name = model.get("name")
+    usual = create_model(name) if name in list_models() else None
+    added = {"name": name, "wrapped": False}  # to the fields of the network
+    return {
+        key: value
+        for key, value in model.items()
+        if value != added.get(key, getattr(usual, key, None))
+    }
 
 
 def _read_value(text: str) -> Any:

@@ -155,6 +155,18 @@ def test_another_model_has_its_own_fields():
     assert "blocks" in config["model"]
 
 
+def test_fields_that_another_model_drops_are_named(caplog):
+    caplog.set_level("INFO")
+    grey = {"channels": 1, "width": 8, "wrapped": True}
+    config = make_config("sevnet_s", grey).to_dict()
+    change(config, {"model.name": "sevnet_lw", "model.width": "16"})
+    dropped = "dropped: centre='none', channels=1, wrapped=True"
+    assert caplog.messages == [f"model.name is now sevnet_lw; {dropped}"]
+    caplog.clear()
+    change(make_config("sevnet_s").to_dict(), {"model.name": "sevnet_lw"})
+    assert not caplog.messages
+
+
 def test_a_translator_is_not_trained_in_parts():
     changes = {"optimizer": {"accumulation": 2}, "denoiser": "sevnet_s"}
     with pytest.raises(ValueError, match="accumulation must be 1"):
