@@ -214,11 +214,14 @@ def parse_weights(spec: str | Mapping[str, float]) -> dict[str, float]:
         return dict(spec)
     if "," not in spec or Path(spec).is_dir():
         return {spec: 1.0}
-    weights = {}
+    weights: dict[str, float] = {}
     for part in spec.split(","):
         name, _, weight = part.strip().rpartition("=")
+        name, weight = (name, weight) if name else (weight, "1")
+        if name in weights:
+            raise ValueError(f"{name} is named twice in {spec!r}; give {name}=2")
         try:
-            weights[name or weight] = float(weight) if name else 1.0
+            weights[name] = float(weight)
         except ValueError:
             raise ValueError(f"no weight in {part!r}; write SOURCE=NUMBER") from None
     return weights
@@ -226,7 +229,10 @@ def parse_weights(spec: str | Mapping[str, float]) -> dict[str, float]:
 
 def without_paths(spec: str | Mapping[str, float]) -> str:
     """Returns a spec with its folders' last names only, for publication."""
-    weights = parse_weights(spec)
+    try:
+        weights = parse_weights(spec)
+    except ValueError:  # of an earlier version, or of a folder with a comma, now gone
+        return ",".join(_without_path(part) for part in str(spec).split(","))
     names = [_without_path(name) for name in weights]
     if len(names) == 1:
         return names[0]

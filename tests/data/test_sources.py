@@ -162,6 +162,7 @@ def test_specs_without_paths(tmp_path):
     spec = f"{tmp_path}/photos=3,{tmp_path}/more/photos=1"
     assert sources.without_paths(spec) == "photos=3,photos=1"
     assert sources.without_paths("/home/alice/gone") == "gone"
+    assert sources.without_paths("/home/alice/a,/home/alice/a") == "a,a"
     assert sources.without_paths("/home/alice/gone=2,tfds:a/b") == "gone=2,tfds:a/b=1"
 
 
@@ -180,6 +181,12 @@ def test_weights_from_text(spec, weights):
 def test_a_weight_that_is_no_number_is_named():
     with pytest.raises(ValueError, match="no weight in 'a=x'"):
         sources.parse_weights("a=x,b=1")
+
+
+@pytest.mark.parametrize("spec", ["a,a,b", "a=2, a"])
+def test_a_source_that_is_named_twice_is_refused(spec):
+    with pytest.raises(ValueError, match=r"a is named twice in .*; give a=2"):
+        sources.parse_weights(spec)
 
 
 def test_a_folder_with_a_comma_is_a_folder(tmp_path):
