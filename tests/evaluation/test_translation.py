@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -90,6 +91,18 @@ def test_a_study_is_drawn_and_written(files, tmp_path, capsys):
     content = json.loads((tmp_path / "t.json").read_text())
     assert content["images"] == 2
     assert set(content["noise"]) == {"noisy", "translated"}
+
+
+def test_products_are_not_rounded_to_fewer_bits(files, monkeypatch):
+    seen = []
+
+    def study(*_):
+        seen.append(jax.config.jax_default_matmul_precision)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(translation, "study", study)
+    assert main(["translation", *files]) == 2
+    assert seen == ["highest"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "none"])

@@ -2,6 +2,8 @@
 
 import argparse
 
+import jax
+
 from sevnet_jax.evaluation import report, scenes, sheet, translation
 from sevnet_jax.evaluation.commands import arguments
 from sevnet_jax.evaluation.commands.arguments import whole_number
@@ -60,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
             f"--show {args.show} is out of range: there are {len(found)} pairs"
         )
     weights = join(load_named(args.translator), load_named(args.weights))
-    result = translation.study(weights, found, args.show - 1)
+    # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
+    with jax.default_matmul_precision("highest"):
+        result = translation.study(weights, found, args.show - 1)
     reference = result.example.pixels["reference"]
     crop = crop or sheet.find_crop(reference)
     sheet.check_crop(crop, *reference.shape[:2])
