@@ -27,8 +27,11 @@ _log = logging.getLogger(__name__)
 class Checkpoints:
     """The checkpoints of one run; all processes call all methods, the first writes."""
 
-    def __init__(self, folder: Path, keep_last: int, keep_every: int = 0):
-        self._folder = folder.resolve()
+    def __init__(
+        self, folder: Path, keep_last: int, keep_every: int = 0, scored_on: str = ""
+    ):
+        """`scored_on` tells scores that can be compared from those of other images."""
+        self._folder, self._scored_on = folder.resolve(), scored_on
         self._keep_last, self._keep_every = keep_last, keep_every
         self._orbax = ocp.StandardCheckpointer()
         self._thread: threading.Thread | None = None
@@ -37,7 +40,8 @@ class Checkpoints:
     def save(self, step: int, state: TrainState, score: float | None = None) -> None:
         """Starts to save; returns once the state has been copied.
 
-        `score` is higher for a better state: the best checkpoint is kept as well.
+        `score` is higher for a better state: the best checkpoint of each `scored_on` is
+        kept as well.
         """
         self.wait()
         part = self._folder / f"{step}.part"
@@ -73,7 +77,7 @@ class Checkpoints:
         try:
             self._orbax.wait_until_finished()
             if parallel.is_first():
-                write_manifest(part, step, score, arrays)
+                write_manifest(part, step, score, arrays, self._scored_on)
                 part.rename(self._folder / str(step))
                 self._prune()
         except BaseException as error:  # raised again by `wait`
@@ -81,13 +85,17 @@ class Checkpoints:
 
     def _prune(self) -> None:
         steps = list_steps(self._folder)
-        found = {s: read_manifest(self._folder / str(s)).get("score") for s in steps}
-        scores = {s: score for s, score in found.items() if score is not None}
+        scores: dict[str, dict[int, float]] = {}
+        for step in steps:
+            manifest = read_manifest(self._folder / str(step))
+            if manifest.get("score") is not None:
+                # Manifests of earlier versions do not say on what.
+                scored_on = manifest.get("scored_on", self._scored_on)
+                scores.setdefault(scored_on, {})[step] = manifest["score"]
         keep = set(steps[-self._keep_last :])
         if self._keep_every:
             keep |= {step for step in steps if step % self._keep_every == 0}
-        if scores:
-            keep.add(max(scores, key=lambda step: scores[step]))
+        keep |= {max(found, key=found.__getitem__) for found in scores.values()}
         for step in set(steps) - keep:
             # Renamed first: a folder that is half deleted must not look whole.
             gone = self._folder / f"{step}.part"
@@ -138,11 +146,16 @@ class Checkpoints:
 
 
 def write_manifest(
-    path: Path, step: int, score: float | None, arrays: dict[str, str]
+    path: Path,
+    step: int,
+    score: float | None,
+    arrays: dict[str, str],
+    scored_on: str,
 ) -> None:
     """Records every file of the folder, and by that makes it verifiable."""
     files = {name: _sha256(path / name) for name in _list_files(path)}
-    content = {"step": step, "score": score, "arrays": arrays, "files": files}
+    about = {"step": step, "score": score, "scored_on": scored_on}
+    content = {**about, "arrays": arrays, "files": files}
     text = json.dumps({**content, "sha256": _digest(content)}, indent=1)
     write_atomically(path / MANIFEST, lambda temporary: temporary.write_text(text))
 

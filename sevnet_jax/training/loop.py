@@ -26,7 +26,7 @@ from sevnet_jax.training.logs import Log
 from sevnet_jax.training.objective import make_objective
 from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.training.step import TrainState, create_state, make_step
-from sevnet_jax.training.watch import Monitor, Validation
+from sevnet_jax.training.watch import Monitor, Validation, describe_scores
 from sevnet_jax.training.workdir import claim, save_config
 
 ASK_EVERY = 10  # steps between the hosts' agreements on whether to stop
@@ -82,8 +82,12 @@ def train(
         validation = parallel.on_first(prepare)
         objective = parallel.on_all(lambda: make_objective(recipe))
         given = parallel.on_all(lambda: load_start(recipe))
+        watch = recipe.watch
         checkpoints = Checkpoints(
-            folder / "checkpoints", recipe.watch.keep_last, recipe.watch.keep_every
+            folder / "checkpoints",
+            watch.keep_last,
+            watch.keep_every,
+            describe_scores(watch, recipe.seed),
         )
         stack.callback(checkpoints.close)
         create = jax.jit(

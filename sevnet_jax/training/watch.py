@@ -72,6 +72,12 @@ class Validation:
         return values, np.concatenate(rows, axis=0)
 
 
+def describe_scores(watch: Watch, seed: int) -> str:
+    """Returns what a checkpoint's score is of: equal texts, comparable scores."""
+    images = f"{watch.images} images of {watch.source}, side {watch.size}"
+    return f"{watch.noises[0]}, seed {seed}, {images}"
+
+
 def describe(values: Mapping[str, float]) -> str:
     """Returns the PSNR of each noise in a line."""
     scores = ", ".join(

@@ -28,8 +28,9 @@ def make_state(step: int) -> TrainState:
 def open_checkpoints(tmp_path):
     opened = []
 
-    def open_(keep_last=3, keep_every=0):
-        opened.append(Checkpoints(tmp_path / "checkpoints", keep_last, keep_every))
+    def open_(*keep, scored_on=""):
+        folder, keep = tmp_path / "checkpoints", keep or (3,)
+        opened.append(Checkpoints(folder, *keep, scored_on=scored_on))
         return opened[-1]
 
     yield open_
@@ -90,6 +91,13 @@ def test_the_last_and_every_so_many_are_kept(
 def test_the_best_is_kept(open_checkpoints, folder):
     save(open_checkpoints(1), 1, 2, 3, 4, scores={1: 20.0, 2: 30.0, 3: 25.0})
     assert list_steps(folder) == [2, 4]
+
+
+def test_scores_of_another_validation_are_not_compared(open_checkpoints, folder):
+    save(open_checkpoints(1, scored_on="weak"), 1, 2, scores={1: 40.0, 2: 39.0})
+    scores = {3: 20.0, 4: 21.0, 5: 19.0}
+    save(open_checkpoints(1, scored_on="strong"), 3, 4, 5, 6, scores=scores)
+    assert list_steps(folder) == [1, 4, 6]
 
 
 def flip_a_bit(path):
