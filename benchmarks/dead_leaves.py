@@ -44,7 +44,9 @@ def main(argv: list[str] | None = None) -> int:
             optimizer=OPTIMIZER,
         )
         recipe = from_mapping(config)
-        train(recipe, args.workdir / name, terminal=sys.stderr.isatty())
+        state = train(recipe, args.workdir / name, terminal=sys.stderr.isatty())
+        if int(state.step) < recipe.steps:
+            sys.exit("stopped; rerun the same command to resume")
     trained = methods.open_methods(
         [str(args.workdir / name) for name in ("photos", "dead_leaves")], ["noisy"]
     )
