@@ -16,6 +16,8 @@ the properties of `Network`, whose defaults are safe for every network:
 import dataclasses
 import difflib
 import math
+import types
+import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -70,7 +72,9 @@ class Network(nn.Module):
     def with_fields(self, **fields: Any) -> Self:
         """Returns the same network with other fields."""
         check_fields(type(self), fields)
-        return self.clone(**fields)
+        network = self.clone(**_freeze_lists(fields))
+        _check_values(network)
+        return network
 
     def check_input(self, x: Array) -> None:
         """Raises ValueError unless `x` is a batch of images for this network."""
@@ -133,14 +137,12 @@ def create_model(
         )
     preset = _PRESETS[name]
     check_fields(preset.network, changes)
-    # Files have lists for tuples; a field must be hashable.
-    tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
-    fields = {**preset.fields, **tuples}
-    if not wrapped:
-        return preset.network(**fields)
-    if "centre" in list_fields(preset.network):
+    fields = {**preset.fields, **_freeze_lists(changes)}
+    if wrapped and "centre" in list_fields(preset.network):
         fields = {"centre": "none", **fields}
-    return NormalizationWrapper(preset.network(**fields), *_read_units(wrapped))
+    network = preset.network(**fields)
+    _check_values(network)
+    return NormalizationWrapper(network, *_read_units(wrapped)) if wrapped else network
 
 
 def _read_units(wrapped: bool | Sequence[float]) -> tuple[float, float]:
@@ -157,6 +159,42 @@ def _read_units(wrapped: bool | Sequence[float]) -> tuple[float, float]:
         "wrapped must be True, False, or a mean and a positive deviation such as "
         f"(0.45, 0.25); got {wrapped!r}"
     )
+
+
+def _freeze_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with tuples for lists, which files have: a field must be hashable."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+
+
+def _check_values(network: nn.Module) -> None:
+    """Raises ValueError at a field whose value is not of the annotated kind."""
+    for field in dataclasses.fields(network):
+        value = getattr(network, field.name)
+        # A default is right, whatever its annotation says.
+        if value is not field.default and not fits(value, field.type):
+            kind = field.type.__name__ if type(field.type) is type else field.type
+            title = f"{field.name} of this {type(network).__name__}"
+            raise ValueError(f"{title} must be {kind}, got {value!r}")
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind: int, float, bool, str, or a tuple or union of them.
+
+    Of any other kind, such as a class or a callable, every value is.
+    """
+    parts = [part for part in typing.get_args(kind) if part is not ...]
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        return any(fits(value, part) for part in parts)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(
+            any(fits(entry, part) for part in parts) for entry in value
+        )
+    if kind not in (int, float, bool, str, tuple, types.NoneType):
+        return True
+    if isinstance(value, bool):  # which is an int to Python
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 def list_fields(network: type[nn.Module]) -> list[str]:

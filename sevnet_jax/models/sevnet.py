@@ -1,5 +1,6 @@
 """SEVNet, a homogeneous U-Net, and its presets."""
 
+import contextlib
 from typing import Any
 
 import jax.numpy as jnp
@@ -51,7 +52,8 @@ class SEVNet(Network):
                 f"blocks must be a tuple, one count per scale, got {self.blocks!r}"
             )
         if not isinstance(self.dtype, str):
-            self.dtype = jnp.dtype(self.dtype).name
+            with contextlib.suppress(TypeError):  # what is no type is refused below
+                self.dtype = jnp.dtype(self.dtype).name
         super().__post_init__()
         for name in ("channels", "width", "stem", "expansion"):
             _check_count(name, getattr(self, name), least=1)

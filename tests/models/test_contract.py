@@ -1,6 +1,7 @@
 """Every network keeps the contract of `models.base`, whoever wrote it."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from sevnet_jax import equivariance
 from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.models import (
     Network,
+    base,
     create_model,
     layers,
     list_models,
@@ -114,12 +116,14 @@ class Blur(Network):
         return x + 0.1 * nn.Conv(x.shape[-1], (3, 3), dtype=x.dtype)(jnp.tanh(x))
 
 
+def register_for_test(monkeypatch, name, network):
+    monkeypatch.setattr(base, "_PRESETS", dict(base._PRESETS))
+    register(name, network)
+
+
 @pytest.fixture
 def blur(monkeypatch):
-    from sevnet_jax.models import base
-
-    monkeypatch.setattr(base, "_PRESETS", dict(base._PRESETS))
-    register("blur", Blur)
+    register_for_test(monkeypatch, "blur", Blur)
     return create_model("blur")
 
 
@@ -142,6 +146,47 @@ def test_what_it_does_not_say_is_safe(blur, draw_params, rng):
         Denoiser(weights, tile_pixels=62)(image)
     fast = Denoiser(weights, tile_pixels=62)(image, fast=True)
     assert fast.shape == image.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "kind"),
+    [
+        ("sevnet_s", "remat", "no", "bool"),
+        ("sevnet_s", "remat", 1, "bool"),
+        ("nafnet", "width", "48", "int"),
+        ("nafnet", "width", 48.0, "int"),
+        ("nafnet", "width", True, "int"),
+        ("nafnet", "encoder", 3, r"tuple\[int, ...\]"),
+        ("nafnet", "encoder", [1, 1.5], r"tuple\[int, ...\]"),
+        ("nafnet", "train_size", "256", r"int \| None"),
+        ("swinir", "expansion", "4", "float"),
+        ("crwkv", "shift", 1, "str"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(name, field, value, kind):
+    message = f"^{field} of this .* must be {kind}, got "
+    for build in (
+        functools.partial(create_model, name),
+        create_model(name).with_fields,
+    ):
+        with pytest.raises(ValueError, match=message) as error:
+            build(**{field: value})
+        assert "\n" not in str(error.value)
+
+
+def test_values_of_a_foreign_network_are_its_own_affair(monkeypatch):
+    class Loose(Blur):
+        act: Callable = jnp.tanh
+        eps: int = 1e-5  # a default that is not what it says
+        size: "int" = 3
+        side: int | None = None
+        scale: float = 1.0
+
+    register_for_test(monkeypatch, "loose", Loose)
+    assert create_model("loose").eps == 1e-5
+    for side in (None, 8):
+        model = create_model("loose", act=jnp.sin, size=5, side=side, scale=2)
+        assert (model.size, model.side, model.scale) == (5, side, 2)
 
 
 class Wide(nn.Module):

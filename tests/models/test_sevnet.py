@@ -274,6 +274,7 @@ def test_zero_gives_zero_and_finite_gradients(draw_params):
         (lambda: tiny(gate=["igm"]), "unknown gate"),
         (lambda: create_model(["sevnet"]), "unknown model"),
         (lambda: tiny(dtype="float64"), "unknown dtype 'float64'"),
+        (lambda: tiny(dtype=5), "unknown dtype 5"),
         (lambda: tiny(gate="swish"), "unknown gate 'swish'"),
         (lambda: tiny(precision="exact"), "unknown precision .exact."),
     ],

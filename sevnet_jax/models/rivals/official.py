@@ -20,7 +20,13 @@ import jax
 import numpy as np
 from flax import traverse_util
 
-from sevnet_jax.models.base import Network, create_model, find_shapes, list_models
+from sevnet_jax.models.base import (
+    Network,
+    create_model,
+    find_shapes,
+    fits,
+    list_models,
+)
 
 LOCAL_POOLING = ("tlc_train_size", "tlc_base_factor")  # of no weight: a field of ours
 WRAPPERS = ("params_ema", "params", "state_dict")  # where files keep a network's state
@@ -98,6 +104,7 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
     """
     start = _ORIGINALS[name].network() if name in _ORIGINALS else create_model(name)
     original = _find_original(start)
+    kinds = {field.name: field.type for field in dataclasses.fields(original.network)}
     fields: dict[str, Any] = {}
     for key, value in config.items():
         if key.startswith("_") or key in original.unused:
@@ -117,7 +124,7 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
                     raise ValueError(message) from None
                 continue
             default = getattr(original.network, target)
-            if not _fits(value, default):
+            if not _fits(value, kinds[target]):
                 kind = f"{key} of {name} is of the kind of {default!r}"
                 raise ValueError(f"{kind}, got {value!r}")
             fixed = isinstance(default, tuple) and not original.levels_vary
@@ -139,12 +146,12 @@ def _freeze(value: Any) -> Any:
     return tuple(map(_freeze, value)) if isinstance(value, list | tuple) else value
 
 
-def _fits(value: Any, default: Any) -> bool:
-    """Whether a value is of the kind of a default; nothing that counts is negative."""
-    if isinstance(default, tuple):
-        return isinstance(value, tuple) and all(_fits(v, default[0]) for v in value)
-    kinds = (int, float) if isinstance(default, float) else (type(default),)
-    return default is None or (type(value) in kinds and not value < 0)
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind; nothing that counts is negative."""
+    entries = value if isinstance(value, tuple) else (value,)
+    return fits(value, kind) and not any(
+        isinstance(entry, int | float) and entry < 0 for entry in entries
+    )
 
 
 def convert(
