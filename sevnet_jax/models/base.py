@@ -204,11 +204,20 @@ def list_fields(network: type[nn.Module]) -> list[str]:
 
 
 def find_shapes(model: Network) -> dict[str, Any]:
-    """Returns the shapes and types of a network's variables; nothing is computed."""
-    side = model.multiple
-    image = jax.ShapeDtypeStruct((1, side, side, model.channels), jnp.float32)
-    # The key is made inside: outside, that would be compiled.
-    return dict(jax.eval_shape(lambda x: model.init(jax.random.key(0), x), image))
+    """Returns the shapes and types of a network's variables; nothing is computed.
+
+    ValueError if its fields, each of its kind, do not go together.
+    """
+    try:
+        side = model.multiple
+        image = jax.ShapeDtypeStruct((1, side, side, model.channels), jnp.float32)
+        # The key is made inside: outside, that would be compiled.
+        return dict(jax.eval_shape(lambda x: model.init(jax.random.key(0), x), image))
+    # Wherever such numbers meet. What is left out is a fault of the code.
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        title = f"the fields of this {type(model).__name__} do not go together"
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{title}: {reason}") from error
 
 
 def check_fields(network: type[nn.Module], fields: Iterable[str]) -> None:

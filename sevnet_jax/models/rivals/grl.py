@@ -1,6 +1,7 @@
 """GRL, of Li et al., CVPR 2023: attention in windows and, by anchors, in stripes."""
 
 import functools
+import math
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -123,7 +124,7 @@ class GRL(Network):
 
     @property
     def multiple(self) -> int:
-        return max(self.window, *self.stripe)
+        return math.lcm(self.window, *self.stripe)
 
     reach = None  # finite only if not local, and then large
     keeps_the_law = False

@@ -248,13 +248,7 @@ def _find_original(network: Network) -> Original:
 
 @functools.lru_cache(maxsize=4)  # of networks, which take seconds to trace
 def _list_parameters(network: Network) -> Mapping[tuple[str, ...], Any]:
-    try:
-        found = find_shapes(network)
-    except Exception as error:  # wherever numbers that do not go together meet
-        what = f"the hyper-parameters of this {type(network).__name__}"
-        reason = " ".join(str(error).split())
-        raise ValueError(f"{what} do not go together: {reason}") from error
-    return traverse_util.flatten_dict(found)
+    return traverse_util.flatten_dict(find_shapes(network))
 
 
 def _name_key(path: tuple[str, ...]) -> str:

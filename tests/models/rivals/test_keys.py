@@ -16,7 +16,7 @@ import pytest
 
 from sevnet_jax import weights
 from sevnet_jax.evaluation import complexity
-from sevnet_jax.models import create_model, list_models
+from sevnet_jax.models import base, create_model, list_models
 from sevnet_jax.models.rivals import official
 from tests.models.rivals import make_golden
 
@@ -205,6 +205,30 @@ def test_numbers_that_do_not_go_together_are_one_line(name, config):
     with pytest.raises(ValueError, match="do not go together") as error:
         official.convert(name, {}, config)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("swinir_xs", {"width": 65}),
+        ("swinir_xs", {"heads": (0, 0)}),
+        ("sadnet_xs", {"width": 20}),
+        ("sadnet_xs", {"width": 0}),
+        ("grl_xs", {"width": 12, "local": True}),
+        ("restormer_xs", {"heads": (1, 2)}),
+    ],
+)
+def test_fields_that_do_not_go_together_are_one_line(name, fields):
+    message = "^w uses an unknown model: the fields of this .* do not go together: "
+    with pytest.raises(ValueError, match=message) as error:
+        weights.check_fit("w", {}, create_model(name, **fields))
+    assert "\n" not in str(error.value)
+
+
+def test_windows_and_stripes_meet_at_a_common_multiple():
+    network = create_model("grl_xs", window=6)  # stripes of 8 and 16
+    assert network.multiple == 48
+    assert base.find_shapes(network)
 
 
 def test_other_networks_have_no_original():
