@@ -1,5 +1,7 @@
 """CGNet, of Ghasemabadi et al., TMLR 2024: NAFNet's U with encoders that see far."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
@@ -58,6 +60,10 @@ class CGNet(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        if not {*self.cascades} <= {2, 3}:
+            raise ValueError(
+                f"a cascade has 2 or 3 convolutions, got cascades={self.cascades!r}"
+            )
         levels = len(self.encoder)
         pools = find_pools(self.train_size, levels)
         counts = [*self.encoder, self.middle, *self.decoder]
@@ -155,6 +161,24 @@ def stretch(x: Array, like: Array) -> Array:  # [B, h, w, C], [B, H, W, D] -> [B
     return x
 
 
+def read_cascades(kinds: tuple[int, ...]) -> dict[str, Any]:
+    """Fields of the official cascades, whose kinds tell its two networks apart.
+
+    That for Gaussian noise has 4 for three convolutions and 3 for two; that for SIDD
+    counts them.
+    """
+    found = {*kinds}
+    if 4 in found <= {3, 4}:
+        cascades = tuple(kind - 1 for kind in kinds)
+        return {"cascades": cascades, "stride": 1, "bounded": True}
+    if 2 in found <= {2, 3}:
+        return {"cascades": kinds, "stride": 3, "bounded": False}
+    raise ValueError(
+        "GCE_CONVS_nums has 4 and perhaps 3 (Gaussian noise), or 2 and perhaps 3 "
+        f"(SIDD); got {kinds!r}"
+    )
+
+
 official.declare(
     "cgnet",
     CGNet,
@@ -164,9 +188,7 @@ official.declare(
         "enc_blk_nums": "encoder",
         "middle_blk_num": "middle",
         "dec_blk_nums": "decoder",
-        "GCE_CONVS_nums": lambda types: {
-            "cascades": tuple(3 if kind == 4 else 2 for kind in types)
-        },
+        "GCE_CONVS_nums": read_cascades,
     },
     unused=official.LOCAL_POOLING,
 )
