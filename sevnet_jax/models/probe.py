@@ -6,6 +6,7 @@ A part is a Flax module [B, H, W, C] -> [B, H, W, C'] of stride 1. It may declar
 """
 
 import functools
+import itertools
 
 import jax
 import numpy as np
@@ -34,6 +35,9 @@ def find_law(part: nn.Module) -> bool:
 @functools.lru_cache(maxsize=64)
 def _probe(part: nn.Module) -> tuple[int | None, bool]:
     middle, farthest, law = SIDE // 2, 0, True
+    # From a corner, what skips the tokens around the middle is seen too.
+    corners = itertools.product((0, SIDE - 1), repeat=2)
+    places = [(middle, middle), *corners]
     shape = (1, SIDE, SIDE, CHANNELS)
     tokens = jax.ShapeDtypeStruct(shape, np.float32)
     shapes = jax.eval_shape(lambda x: part.init(jax.random.key(0), x), tokens)
@@ -45,15 +49,15 @@ def _probe(part: nn.Module) -> tuple[int | None, bool]:
         )
         x = rng.normal(size=shape).astype(np.float32)
         before, step = np.asarray(run(params, x)), rng.normal(size=CHANNELS)
-        for size in MOVES:
+        for (row, column), size in itertools.product(places, MOVES):
             moved = x.copy()
-            moved[0, middle, middle] += (size * step).astype(np.float32)
+            moved[0, row, column] += (size * step).astype(np.float32)
             after = np.asarray(run(params, moved))
             rows, columns = np.nonzero((before != after).any((0, 3)))
-            spread = [np.abs(rows - middle), np.abs(columns - middle)]
+            spread = [np.abs(rows - row), np.abs(columns - column)]
             farthest = max(farthest, *(int(side.max(initial=0)) for side in spread))
         law &= all(
             np.array_equal(run(params, np.float32(k) * x), np.float32(k) * before)
             for k in SCALES
         )
-    return (None if farthest == middle else farthest), law
+    return (None if farthest >= middle else farthest), law

@@ -212,6 +212,12 @@ class Shifted(nn.Module):
 def test_a_part_that_says_nothing_is_measured():
     assert probe.find_reach(Wide()) == 2
     assert probe.find_law(Wide())
+    assert probe.find_reach(nn.Conv(8, (3, 3), kernel_dilation=(5, 5))) == 5
+    # Beyond the middle's distance from the border, in any direction.
+    assert probe.find_reach(nn.Conv(8, (3, 3), kernel_dilation=(18, 18))) is None
+    for padding in ((18, 0), (0, 18)):
+        one_side = nn.Conv(8, (2, 2), kernel_dilation=(18, 18), padding=(padding,) * 2)
+        assert probe.find_reach(one_side) is None
     assert probe.find_reach(Shifted()) is None
     assert not probe.find_law(Shifted())
     declared = type("Declared", (Shifted,), {"reach": 7, "keeps_the_law": True})()
