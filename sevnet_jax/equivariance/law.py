@@ -29,7 +29,7 @@ class Row:
     value: float  # the scale or shift, as rounded to the input's dtype
     relative_error: float  # largest difference over largest expected value
     bit_exact: bool
-    in_range: bool  # the result's dtype can hold every expected value
+    in_range: bool  # the dtypes can hold every scaled and every expected value
     norm: float  # of the result
     mean: float  # of the result
     worst: str  # the value furthest off, in words
@@ -38,7 +38,7 @@ class Row:
     def keeps_law(self, tolerance: float) -> bool:
         """Whether it is bit-exact, where it must be, or within tolerance.
 
-        True where the expected values under- or overflow: nothing can be said there.
+        True where scaled or expected values under- or overflow: nothing can be said.
         """
         if not self.in_range:
             return True
@@ -62,7 +62,7 @@ class Measurement:
     def holds(self, tolerance: float | None = None) -> bool:
         """Whether the scale law holds: exactly for powers of two, else to tolerance.
 
-        Not if the expected values under- or overflow at every scale.
+        Not if scaled or expected values under- or overflow at every scale.
         """
         tolerance = self.rounding if tolerance is None else tolerance
         measured = any(row.in_range for row in self.scales)
@@ -107,7 +107,7 @@ def measure(
         expected = {name: values * k**degree for name, values in plain.items()}
         must_be_exact = is_power_of_two(k) and is_power_of_two(k**degree)
         row = _compare(k, got, expected, result_dtype, must_be_exact)
-        in_range = row.in_range and not _overflows(x, scaled)
+        in_range = row.in_range and not _leaves_range(x, scaled)
         return dataclasses.replace(row, in_range=in_range)
 
     def shift_row(shift):
@@ -154,13 +154,13 @@ def assert_homogeneous(
     Exact for powers of two; elsewhere the largest error may be `tolerance` times the
     largest value, by default 64 times the epsilon of the coarsest dtype in and out, at
     most 0.05; a function that computes in a coarser dtype inside needs its own. Scales
-    at which the expected values leave the dtype's range are passed over.
+    at which scaled or expected values leave their dtype's range are passed over.
     """
     result = measure(fn, x, scales, shifts=(), degree=degree)
     tolerance = result.rounding if tolerance is None else tolerance
     if not any(row.in_range for row in result.scales):
         raise ValueError(
-            "the expected values overflow or underflow at all of these scales"
+            "scaled or expected values overflow or underflow at all of these scales"
         )
     for row in result.scales:
         if not row.keeps_law(tolerance):
@@ -213,13 +213,20 @@ def _to_arrays(tree: Any) -> Any:
     return jax.tree.map(lambda a: a if hasattr(a, "dtype") else jnp.asarray(a), tree)
 
 
-def _overflows(x: Any, scaled: Any) -> bool:
-    """Whether a finite value of `x` is not finite any more."""
-    before, after = (_to_float64(tree).values() for tree in (x, scaled))
-    return any(
-        bool((np.isfinite(a) & ~np.isfinite(b)).any())
-        for a, b in zip(before, after, strict=True)
-    )
+def _leaves_range(x: Any, scaled: Any) -> bool:
+    """Whether a value of `x`, finite and not 0, is none any more or is rounded.
+
+    Below the smallest normal number a product with a power of two is rounded as well,
+    before any function sees it.
+    """
+
+    def leaves(before, after):
+        a, b = (np.asarray(values, np.float64) for values in (before, after))
+        tiny = float(jnp.finfo(before.dtype).tiny)
+        outside = ~np.isfinite(b) | (np.abs(b) < tiny)
+        return bool((np.isfinite(a) & (a != 0) & outside).any())
+
+    return any(jax.tree.leaves(jax.tree.map(leaves, x, scaled)))
 
 
 def _combine(operation: Callable, tree: Any, value: float) -> Any:
