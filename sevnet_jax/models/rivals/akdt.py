@@ -14,6 +14,7 @@ from sevnet_jax.models.rivals.attention import attend_channels
 from sevnet_jax.models.rivals.common import (
     Conv,
     LayerNorm,
+    check_lengths,
     crop,
     gelu,
     halves,
@@ -142,6 +143,7 @@ class AKDT(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        check_lengths(self, blocks=4, heads=4)
 
         def stage(name: str, level: int, y: Array) -> Array:
             count = self.refinement if name == "refinement" else self.blocks[level]

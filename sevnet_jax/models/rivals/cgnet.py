@@ -12,6 +12,7 @@ from sevnet_jax.models.rivals import official
 from sevnet_jax.models.rivals.common import (
     Conv,
     LayerNorm,
+    check_lengths,
     crop,
     gelu,
     halves,
@@ -60,11 +61,12 @@ class CGNet(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        levels = len(self.encoder)
+        check_lengths(self, encoder=levels, decoder=levels, cascades=levels)
         if not {*self.cascades} <= {2, 3}:
             raise ValueError(
                 f"a cascade has 2 or 3 convolutions, got cascades={self.cascades!r}"
             )
-        levels = len(self.encoder)
         pools = find_pools(self.train_size, levels)
         counts = [*self.encoder, self.middle, *self.decoder]
 

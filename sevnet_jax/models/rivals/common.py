@@ -20,6 +20,20 @@ from sevnet_jax.models.cpu import channels, depthwise
 Initializer = Callable[..., Any]
 
 
+def check_lengths(network: nn.Module, **lengths: int) -> None:
+    """Raises ValueError unless fields are tuples of so many entries, none negative.
+
+    Others would not fail by themselves: what is too much is not looked at.
+    """
+    for name, length in lengths.items():
+        entries = getattr(network, name)
+        if len(entries) != length or any(entry < 0 for entry in entries):
+            raise ValueError(
+                f"{name} of this {type(network).__name__} must have {length} entries, "
+                f"none negative; got {entries!r}"
+            )
+
+
 def uniform(fan_in: int) -> Initializer:
     """Returns PyTorch's default initialiser: uniform within 1 / sqrt(fan_in)."""
     bound = 1 / math.sqrt(fan_in)

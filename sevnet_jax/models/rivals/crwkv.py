@@ -16,6 +16,7 @@ from sevnet_jax.models.rivals.common import (
     Conv,
     Dense,
     LayerNorm,
+    check_lengths,
     crop,
     gelu,
     halves,
@@ -193,6 +194,7 @@ class CRWKV(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        check_lengths(self, blocks=4)
 
         def stage(name: str, level: int, y: Array) -> Array:
             count = self.refinement if name == "refinement" else self.blocks[level]

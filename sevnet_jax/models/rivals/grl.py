@@ -132,6 +132,13 @@ class GRL(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        common.check_lengths(
+            self,
+            blocks=len(self.blocks),
+            window_heads=len(self.blocks),
+            stripe_heads=len(self.blocks),
+            stripe=2,
+        )
         short = any(-side % self.multiple >= side for side in x.shape[1:3])
         pad = common.pad_zeros if short else ops.pad_to_multiple
         stages = [

@@ -11,7 +11,13 @@ from sevnet_jax.models import tokens
 from sevnet_jax.models.base import Network, register
 from sevnet_jax.models.rivals import official
 from sevnet_jax.models.rivals.attention import attend_channels
-from sevnet_jax.models.rivals.common import Conv, LayerNorm, crop, pad_zeros
+from sevnet_jax.models.rivals.common import (
+    Conv,
+    LayerNorm,
+    check_lengths,
+    crop,
+    pad_zeros,
+)
 from sevnet_jax.models.rivals.frames import Up, run_naf_frame
 from sevnet_jax.models.rivals.naf import EPS, NAFBlock, find_pools, gate, pool_mean
 
@@ -45,6 +51,7 @@ class MHNet(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        check_lengths(self, encoder=LEVELS, decoder=LEVELS)
         pools = find_pools(self.train_size, LEVELS)
         padded = pad_zeros(x, self.multiple)
         encoded, decoded = Hierarchy(
@@ -198,6 +205,7 @@ official.declare(
     unused=(*official.LOCAL_POOLING, "outer_pad", "topk_min_gap"),
     # Parts that the original makes and never uses.
     ignored=("intro.weight", "stage1.ending.*", "stage2.conv_dnc[234].weight"),
+    levels_vary=False,
 )
 
 register("mhnet", MHNet, family="rival")

@@ -5,7 +5,7 @@ from jax import Array
 
 from sevnet_jax.models.base import Network, register
 from sevnet_jax.models.rivals import official
-from sevnet_jax.models.rivals.common import Conv, crop, pad_zeros
+from sevnet_jax.models.rivals.common import Conv, check_lengths, crop, pad_zeros
 from sevnet_jax.models.rivals.frames import run_naf_frame
 from sevnet_jax.models.rivals.naf import NAFBlock, find_pools
 
@@ -35,6 +35,7 @@ class NAFNet(Network):
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
         levels = len(self.encoder)
+        check_lengths(self, encoder=levels, decoder=levels)
         pools = find_pools(self.train_size, levels)
         counts = [*self.encoder, self.middle, *self.decoder]
 

@@ -7,7 +7,7 @@ from sevnet_jax.models import ops
 from sevnet_jax.models.base import Network, register
 from sevnet_jax.models.rivals import official
 from sevnet_jax.models.rivals.attention import ChannelBlock
-from sevnet_jax.models.rivals.common import Conv, crop
+from sevnet_jax.models.rivals.common import Conv, check_lengths, crop
 from sevnet_jax.models.rivals.frames import run_restormer_frame
 
 
@@ -34,6 +34,7 @@ class Restormer(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        check_lengths(self, blocks=4, heads=4)
 
         def stage(name: str, level: int, y: Array) -> Array:
             heads = self.heads[level]

@@ -16,6 +16,7 @@ from sevnet_jax.models.rivals.common import (
     LayerNorm,
     Mlp,
     SwinDense,
+    check_lengths,
     crop,
     spread,
 )
@@ -106,6 +107,7 @@ class SwinIR(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        check_lengths(self, blocks=len(self.blocks), heads=len(self.blocks))
         stages = [
             [self.plan_block(number, heads) for number in range(count)]
             for count, heads in zip(self.blocks, self.heads, strict=True)

@@ -13,6 +13,7 @@ from sevnet_jax.models.rivals.common import (
     LayerNorm,
     SwinDense,
     Upsample,
+    check_lengths,
     crop,
     gelu,
 )
@@ -97,6 +98,8 @@ class Uformer(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        stages = 2 * (len(self.blocks) // 2) + 1
+        check_lengths(self, blocks=stages, heads=stages)
         if self.reflect:
             return crop(self.restore(ops.pad_to_multiple(x, self.multiple)), like=x)
         height, width = x.shape[1:3]

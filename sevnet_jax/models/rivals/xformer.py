@@ -10,7 +10,14 @@ from sevnet_jax.models import ops
 from sevnet_jax.models.base import Network, register
 from sevnet_jax.models.rivals import official
 from sevnet_jax.models.rivals.attention import ChannelBlock, WindowAttention
-from sevnet_jax.models.rivals.common import Conv, LayerNorm, Mlp, crop, pad_zeros
+from sevnet_jax.models.rivals.common import (
+    Conv,
+    LayerNorm,
+    Mlp,
+    check_lengths,
+    crop,
+    pad_zeros,
+)
 from sevnet_jax.models.rivals.frames import Down, Up
 
 TRAINED_ON = 128  # side of the patches that official networks are built for
@@ -85,6 +92,9 @@ class Xformer(Network):
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         self.check_input(x)
+        check_lengths(
+            self, channel_blocks=3, spatial_blocks=4, heads=4, windows=4, shifted=4
+        )
 
         def attend_channels(name: str, level: int, count: int, y: Array) -> Array:
             for block in range(count):

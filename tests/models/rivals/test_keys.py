@@ -225,6 +225,39 @@ def test_fields_that_do_not_go_together_are_one_line(name, fields):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("mhnet_xs", "encoder", (1, 1, 1, 28, 4)),
+        ("mhnet_xs", "decoder", (1, 1, 1)),
+        ("nafnet_xs", "decoder", (1, 1, 1, 1, 1)),
+        ("nafnet_xs", "encoder", (1, 1, -1, 1)),
+        ("cgnet_xs", "decoder", (1, 1, 1, 1, 1)),
+        ("cgnet_xs", "cascades", (3, 3, 2, 2, 2)),
+        ("restormer_xs", "blocks", (1, 1, 1, 1, 1)),
+        ("restormer_xs", "heads", (1, 2, 4, 8, 8)),
+        ("akdt_xs", "blocks", (1, 1, 1, 1, 1)),
+        ("akdt_xs", "heads", (1, 2, 4, 8, 8)),
+        ("crwkv_xs", "blocks", (1, 1, 1, 1, 1)),
+        ("xformer_xs", "windows", (8, 8, 8, 8, 8)),
+        ("xformer_xs", "channel_blocks", (2, 2, 2, 2)),
+        ("swinir_xs", "heads", (2, 2, 2)),
+        ("grl_xs", "stripe", (8, 16, 16)),
+        ("uformer_xs", "heads", (1,) * 10),
+        ("uformer_xs", "blocks", (1,) * 8),
+    ],
+)
+def test_a_tuple_of_another_length_is_refused(name, field, value):
+    wanted = rf"{field} of this .* must have \d entries, none negative; got \("
+    with pytest.raises(ValueError, match=wanted):
+        base.find_shapes(create_model(name, **{field: value}))
+
+
+def test_levels_that_the_original_does_not_look_at_are_refused():
+    with pytest.raises(ValueError, match="enc_blk_nums of mhnet has 4 entries, got"):
+        official.build("mhnet", {"enc_blk_nums": [1, 1, 1, 28, 4]})
+
+
 def test_windows_and_stripes_meet_at_a_common_multiple():
     network = create_model("grl_xs", window=6)  # stripes of 8 and 16
     assert network.multiple == 48
