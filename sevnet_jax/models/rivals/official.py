@@ -111,7 +111,9 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
             continue
         value = _freeze(value)
         if key in original.fixed:
-            allowed = [_freeze(original.fixed[key])]
+            fixed = _freeze(original.fixed[key])
+            # Official files have null for no name too.
+            allowed = [None, fixed] if fixed == "" else [fixed]
         elif key in original.same:
             allowed = [None, config.get(original.same[key], value)]
         elif key in original.fields:
@@ -127,8 +129,8 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
             if not _fits(value, kinds[target]):
                 kind = f"{key} of {name} is of the kind of {default!r}"
                 raise ValueError(f"{kind}, got {value!r}")
-            fixed = isinstance(default, tuple) and not original.levels_vary
-            if fixed and len(value) != len(default):
+            varies = original.levels_vary or not isinstance(default, tuple)
+            if not varies and len(value) != len(default):
                 count = f"{key} of {name} has {len(default)} entries"
                 raise ValueError(f"{count}, got {value!r}")
             fields[target] = value

@@ -192,6 +192,14 @@ def test_configs_that_no_original_has_are_refused(config, message):
         official.build("restormer", config)
 
 
+@pytest.mark.parametrize("name", ["swinir", "grl"])
+def test_no_upsampler_is_an_empty_name_or_none(name):
+    for value in ("", None):
+        assert official.build(name, {"upsampler": value}) == create_model(name)
+    with pytest.raises(ValueError, match="upsampler='' only, got 'nearest"):
+        official.build(name, {"upsampler": "nearest+conv"})
+
+
 @pytest.mark.parametrize(
     ("name", "config"),
     [
