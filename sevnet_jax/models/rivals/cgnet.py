@@ -191,8 +191,9 @@ official.declare(
         "middle_blk_num": "middle",
         "dec_blk_nums": "decoder",
         "GCE_CONVS_nums": read_cascades,
+        **official.POOLING,
     },
-    unused=official.LOCAL_POOLING,
+    fixed=official.POOLING_FIXED,
 )
 
 register("cgnet", CGNet, family="rival")  # its network for colour Gaussian noise

@@ -199,10 +199,11 @@ official.declare(
         "enc_blk_nums": "encoder",
         "dec_blk_nums": "decoder",
         "num_cab": "chain",
+        **official.POOLING,
     },
     same={"out_c": "in_c"},
-    fixed={"middle_blk_num": 1, "bias": False},
-    unused=(*official.LOCAL_POOLING, "outer_pad", "topk_min_gap"),
+    fixed={"middle_blk_num": 1, "bias": False, **official.POOLING_FIXED},
+    unused=("outer_pad", "topk_min_gap"),
     # Parts that the original makes and never uses.
     ignored=("intro.weight", "stage1.ending.*", "stage2.conv_dnc[234].weight"),
     levels_vary=False,

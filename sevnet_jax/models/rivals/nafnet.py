@@ -60,8 +60,9 @@ official.declare(
         "enc_blk_nums": "encoder",
         "middle_blk_num": "middle",
         "dec_blk_nums": "decoder",
+        **official.POOLING,
     },
-    unused=official.LOCAL_POOLING,
+    fixed=official.POOLING_FIXED,
 )
 
 register("nafnet", NAFNet, family="rival")  # its SIDD network of width 32

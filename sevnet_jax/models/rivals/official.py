@@ -28,8 +28,8 @@ from sevnet_jax.models.base import (
     list_models,
 )
 
-LOCAL_POOLING = ("tlc_train_size", "tlc_base_factor")  # of no weight: a field of ours
 WRAPPERS = ("params_ema", "params", "state_dict")  # where files keep a network's state
+Reader = Callable[[Any], Mapping[str, Any]]  # an official value -> fields
 SHOWN = 3  # names in a message
 
 
@@ -38,7 +38,7 @@ class Original:
     """What `declare` was told of an original."""
 
     network: type[Network]
-    fields: Mapping[str, str | Callable[[Any], Mapping[str, Any]]]
+    fields: Mapping[str, str | Reader]
     same: Mapping[str, str]
     fixed: Mapping[str, Any]
     unused: tuple[str, ...]
@@ -54,7 +54,7 @@ def declare(
     name: str,
     network: type[Network],
     *,
-    fields: Mapping[str, str | Callable[[Any], Mapping[str, Any]]],
+    fields: Mapping[str, str | Reader],
     same: Mapping[str, str] | None = None,
     fixed: Mapping[str, Any] | None = None,
     unused: Iterable[str] = (),
@@ -89,6 +89,26 @@ def read_norm(value: str) -> dict[str, bool]:
     if value not in choices:
         raise ValueError(f"LayerNorm_type is WithBias or BiasFree, got {value!r}")
     return {"centred": choices[value]}
+
+
+def read_patches(shape: Any) -> dict[str, int]:
+    """Field of the shape of training patches, [B, C, H, W], or of their side."""
+    match shape:
+        case int(side) if side > 0:
+            return {"train_size": side}
+        case (_, _, int(height), int(width)) if height == width > 0:
+            return {"train_size": height}
+    raise ValueError(
+        f"training patches are squares such as (1, 3, 256, 256), got {shape!r}"
+    )
+
+
+# What the NAF family has for its pooling over boxes, by the names in use.
+POOLING: Mapping[str, Reader] = {
+    "train_size": read_patches,
+    "tlc_train_size": read_patches,
+}
+POOLING_FIXED = {"tlc_base_factor": 1.5}
 
 
 def list_originals() -> list[str]:

@@ -31,7 +31,7 @@ FIELDS = {
     "output": lambda config: {},
     "output_odd": lambda config: {},
     "output_odd_padded": lambda config: {"pad_image": True},
-    "output_tlc": lambda config: {"train_size": config["tlc_train_size"][-1]},
+    "output_tlc": lambda config: official.read_patches(config["tlc_train_size"]),
 }
 OTHERS = {"output_kernel"}  # CRWKV's by a GPU program that departs from its formula
 
@@ -41,7 +41,9 @@ def load(stem):
     """The network, its variables, and the golden's arrays, channels last."""
     name = stem.split("_")[0]
     config, params, arrays = make_golden.read(FOLDER / f"{stem}.npz")
-    network = official.build(name, config)
+    # What only the outputs with local pooling were made with: see FIELDS.
+    plain = {key: value for key, value in config.items() if not key.startswith("tlc")}
+    network = official.build(name, plain)
     arrays = {
         name: array.transpose(0, 2, 3, 1) if array.ndim == 4 else array
         for name, array in arrays.items()

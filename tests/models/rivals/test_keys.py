@@ -192,6 +192,19 @@ def test_configs_that_no_original_has_are_refused(config, message):
         official.build("restormer", config)
 
 
+@pytest.mark.parametrize("name", ["nafnet", "cgnet", "mhnet"])
+@pytest.mark.parametrize("key", ["train_size", "tlc_train_size"])
+def test_patches_for_local_pooling_are_a_field(name, key):
+    for shape in (256, [1, 3, 256, 256]):
+        built = official.build(name, {key: shape, "tlc_base_factor": 1.5})
+        assert built == create_model(name, train_size=256)
+    for shape in (0, "256", [1, 3, 256, 128], [256, 256]):
+        with pytest.raises(ValueError, match=r"patches are squares .* got "):
+            official.build(name, {key: shape})
+    with pytest.raises(ValueError, match=r"tlc_base_factor=1\.5 only, got 2"):
+        official.build(name, {"tlc_base_factor": 2})
+
+
 @pytest.mark.parametrize("name", ["swinir", "grl"])
 def test_no_upsampler_is_an_empty_name_or_none(name):
     for value in ("", None):
