@@ -72,7 +72,8 @@ class Translated(Network):
 
     @property
     def keeps_the_law(self) -> bool:
-        return self.translator.keeps_the_law and self.denoiser.keeps_the_law
+        # The translator's own centre is never used.
+        return self.translator.block.keeps_the_law and self.denoiser.keeps_the_law
 
     def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         return self(x, jnp.zeros((x.shape[0], 1, 1, 1)) if self.told else None)

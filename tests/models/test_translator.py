@@ -50,16 +50,27 @@ def test_the_whole_is_homogeneous_and_moves_with_its_mean(run, x):
     assert max(row.relative_error for row in law.shifts) < 1e-5
 
 
-def test_a_layer_norm_in_the_translator_breaks_the_law(draw_params, x):
-    translator = create_model("translator_s", **TINY, normalization="layer_norm")
-    denoiser = create_model("sevnet_s", **TINY)
+@pytest.mark.parametrize(
+    ("of_translator", "of_denoiser", "law"),
+    [
+        ({"centre": "constant"}, {}, True),
+        ({}, {"centre": "constant"}, False),
+        ({"normalization": "layer_norm"}, {}, False),
+        ({}, {"normalization": "layer_norm"}, False),
+    ],
+)
+def test_the_declared_law_is_the_measured_one(
+    draw_params, x, of_translator, of_denoiser, law
+):
+    translator = create_model("translator_s", **TINY, **of_translator)
+    denoiser = create_model("sevnet_s", **TINY, **of_denoiser)
     image = jnp.zeros((1, 8, 8, 3))
     variables = Translated.join(
         draw_params(translator, image, 1), draw_params(denoiser, image, 2)
     )
     model = Translated(translator, denoiser)
     run = jax.jit(lambda y: model.apply(variables, y))
-    assert not equivariance.measure(run, x).holds()
+    assert equivariance.measure(run, x).holds() == law == model.keeps_the_law
 
 
 def test_it_is_the_denoiser_of_the_translated_image(whole, x):
