@@ -39,7 +39,11 @@ class Network(nn.Module):
 
     @property
     def multiple(self) -> int:
-        """What heights and widths are padded to multiples of, inside the network."""
+        """What heights and widths are padded to multiples of, inside the network.
+
+        At the bottom and right, by `ops.pad_to_multiple`: a network with a finite reach
+        must pad so, or have 1 here, for its tiles to equal the whole.
+        """
         return 1
 
     @property
