@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 from jax.extend import core
 
+from sevnet_jax.models.base import Network, find_shapes
 from sevnet_jax.runtime import compiler_options
 
 # Millions of parameters and GMACs at 256x256 in the paper's complexity table. Its
@@ -51,12 +52,12 @@ class Complexity:
     seconds: float | None = None  # on this machine
 
 
-def measure_complexity(name: str, model: nn.Module, size: int = 256) -> Complexity:
+def measure_complexity(name: str, model: Network, size: int = 256) -> Complexity:
     """Counts of `model`, beside the paper's if it has a model of this name."""
     if size < 1:
         raise ValueError(f"the image size must be at least 1, got {size}")
     image = jax.ShapeDtypeStruct((1, size, size, model.channels), jnp.float32)
-    params = jax.eval_shape(lambda x: model.init(jax.random.key(0), x), image)
+    params = find_shapes(model)
     macs = count_macs(model.apply, params, image)
     paper = PAPER.get(name) if size == PAPER_SIZE else None
     return Complexity(

@@ -14,6 +14,7 @@ from jax import stages
 
 from sevnet_jax import config, weights
 from sevnet_jax.data import pipeline
+from sevnet_jax.models.base import find_shapes
 from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import Checkpoints
 from sevnet_jax.training.export import (
@@ -72,9 +73,10 @@ def train(
     with contextlib.ExitStack() as stack:
 
         def prepare() -> Validation:
-            channels = recipe.build_model().channels
-            # First: a bad source leaves no trace.
-            validation = Validation(recipe.watch, recipe.seed, channels)
+            # First: a bad network or source leaves no trace.
+            model = recipe.build_model()
+            find_shapes(model)
+            validation = Validation(recipe.watch, recipe.seed, model.channels)
             stack.enter_context(claim(folder, recipe, hashes, accept_changes))
             return validation
 

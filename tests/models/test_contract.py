@@ -84,7 +84,8 @@ def test_the_declared_law_is_the_measured_one(name, draw_params, rng):
     x = jnp.asarray(rng.uniform(size=(1, side, side, 3)), "float32")
     params = draw_params(model, x)
     found = equivariance.measure(jax.jit(lambda x: model.apply(params, x)), x)
-    assert found.holds() == model.keeps_the_law
+    # Exact for powers of two. Other scales round, and norms of few channels amplify it.
+    assert found.holds(tolerance=1e-4) == model.keeps_the_law
 
 
 @pytest.mark.parametrize("name", in_time(NAMES))

@@ -47,6 +47,15 @@ def test_a_mistake_is_one_line(run_training, tmp_path, flags, words):
     assert not workdir.exists()
 
 
+def test_fields_that_do_not_go_together_leave_no_trace(run_training, tmp_path):
+    flags = ["--config.model.name=swinir_xs", "--config.model.heads=(5, 5)"]
+    code, output = run_training(tmp_path / "run", *flags)
+    assert code == 2
+    assert "the fields of this SwinIR do not go together" in output.splitlines()[-1]
+    assert "Traceback" not in output
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_missing_package_is_one_line(start_training, tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError('no such tf')")
     path = ("env", f"PYTHONPATH={tmp_path}")
