@@ -55,7 +55,7 @@ STAGES["wide_second"] = {**STAGES["wide"], "seed": 6, "steps": 4700}
 STAGES["wide_third"] = {
     **STAGES["wide"],
     "seed": 8,
-    "steps": 12000,
+    "steps": 10000,
     "data": {
         **STAGES["wide"]["data"],
         "noise": "one_of:gaussian:0-75+gaussian:0-75+gaussian:5-35",

@@ -110,8 +110,8 @@ class AutoDenoiser:
         images. Three equal channels are grey. The last of 2 or 4 channels is alpha,
         which stays as it is. More than 4 channels are restored one by one, and so are
         all with `channels="independent"`. `noise` is "white", "camera" (any other), or
-        "auto" (measured, in each of such channels). Types and further options are
-        those of `Denoiser`.
+        "auto" (measured, in each of such channels). Where it is camera noise, fine
+        texture is kept. Types and further options are those of `Denoiser`.
         """
         image = to_array(image)
         check_image(image, image.shape[-1] if image.ndim else 1)
@@ -129,13 +129,18 @@ class AutoDenoiser:
             result = np.empty_like(image)
             for i, part in enumerate(choice.parts):
                 restore = self.find_denoiser(part)
-                plane = restore(image[..., i], clipped=part.clipped, **options)
+                plane = restore(image[..., i], **_settle(part), **options)
                 result[..., i] = plane
             return result
         denoiser = self.find_denoiser(choice)
-        options["clipped"] = choice.clipped
+        options |= _settle(choice)
         if choice.kind == "grey" and image.ndim == 3 and image.shape[-1] > 2:
             result = image.copy()
             result[..., :3] = denoiser(image[..., :1], **options)
             return result
         return denoiser(image, **options)
+
+
+def _settle(choice: Choice) -> dict[str, Any]:
+    """What a denoiser is told of a choice."""
+    return {"clipped": choice.clipped, "keep_texture": choice.noise == "camera"}

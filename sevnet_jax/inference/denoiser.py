@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from sevnet_jax.inference import clipping, tiling
+from sevnet_jax.inference import clipping, texture, tiling
 from sevnet_jax.inference.program import Program
 from sevnet_jax.models import Network, Translated, ops
 from sevnet_jax.weights import Weights
@@ -59,6 +59,7 @@ class Denoiser:
         ensemble: bool = False,
         fast: bool = False,
         clipped: bool | str = "auto",
+        keep_texture: bool = False,
         progress: Progress = iter,
     ) -> np.ndarray:
         """Returns the restored image, of the shape and type of `image`.
@@ -72,7 +73,7 @@ class Denoiser:
         `ensemble` averages over the eight flips and rotations. `fast` overlaps the
         tiles of large images less, and blends them. `clipped` undoes the clipping of
         noise at black and white (0 and 1 in floats); "auto" does so for integers with
-        strong white noise.
+        strong white noise. `keep_texture` takes noise to be everywhere, see texture.py.
         """
         image = to_array(image)
         check_image(image, self.weights.model.channels)
@@ -83,7 +84,7 @@ class Denoiser:
         if clipped == "auto" and not _saw_white_noise(self.weights):
             clipped = False  # see clipping.py
         options: dict[str, Any] = {"strength": strength, "ensemble": ensemble}
-        options |= {"fast": fast, "clipped": clipped}
+        options |= {"fast": fast, "clipped": clipped, "keep_texture": keep_texture}
         if image.ndim == 2:
             return self(image[..., None], **options, progress=progress)[..., 0]
         if image.ndim == 4:
@@ -94,6 +95,8 @@ class Denoiser:
         for part in self.choose_channels(image.shape[-1]):
             noisy = image[..., part]
             restored = self._restore_channels(noisy, ensemble, fast, progress)
+            if keep_texture:
+                texture.keep(noisy, restored)
             if clipping.is_needed(noisy, clipped):
                 clipping.undo(noisy, restored)
             result[..., part] = blend(noisy, restored, strength)
