@@ -6,8 +6,8 @@ python -m studies.weights.curve --run runs/wide --before 8.5e8 \
 
 A run's own validations are its points; it began after --before pixels. Weights of
 earlier stages are scored here, on the images and noises of that run's validation. The
-points go to curve.json, from which table and figure are made; without --run, only
-these are made again.
+points go to curve.json, to those that are there of other runs and weights. Table and
+figure are made from it; without --run, only these are made again.
 """
 
 import argparse
@@ -90,6 +90,17 @@ def _make_point(
     return {"pixels": pixels, "from": name, "psnr": found}
 
 
+def merge(old: Sequence[Point], new: Sequence[Point]) -> list[Point]:
+    """Returns all points in order; new ones replace the old ones of the same name."""
+    names = {point["from"] for point in new}
+    kept = [point for point in old if point["from"] not in names]
+    for point in kept:
+        if point["psnr"].keys() != new[0]["psnr"].keys():
+            before, now = (", ".join(p["psnr"]) for p in (point, new[0]))
+            raise ValueError(f"{point['from']} is scored under {before}, not {now}")
+    return sorted([*kept, *new], key=lambda point: point["pixels"])
+
+
 def _read_weights(text: str) -> tuple[float, str]:
     pixels, _, name = text.partition("=")
     try:
@@ -136,6 +147,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if args.run:
             points = make_points(args.run, args.before, args.weights)
+            points = merge(load(file) if file.exists() else [], points)
             args.out.mkdir(parents=True, exist_ok=True)
             text = format_json(points)
             write_atomically(file, lambda part: part.write_text(text, encoding="utf-8"))

@@ -55,7 +55,16 @@ def test_points_are_in_order_and_tabulated(run, tmp_path, draw_params, capsys):
     written = document.read_text()
     assert curve.main(["--out", str(out), "--write", str(document)]) == 0
     assert document.read_text() == written
+    again = ["--run", str(run), "--before", "2e6", "--out", str(out)]
+    assert curve.main(again) == 0  # the run is replaced, other points are kept
+    points = json.loads((out / "curve.json").read_text())
+    assert [p["from"] for p in points] == ["early", "run", "run"]
+    assert [p["pixels"] for p in points] == [5e5, 2e6 + 10 * step, 2e6 + 20 * step]
+    points[0]["psnr"] = {"mixture": 20.0}
+    (out / "curve.json").write_text(json.dumps(points))
     capsys.readouterr()
+    assert curve.main(again) == 2
+    assert "early is scored under mixture" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [["--weights", "sevnet_s"], ["--weights", "x=y"]])
