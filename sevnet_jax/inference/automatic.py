@@ -111,7 +111,8 @@ class AutoDenoiser:
         which stays as it is. More than 4 channels are restored one by one, and so are
         all with `channels="independent"`. `noise` is "white", "camera" (any other), or
         "auto" (measured, in each of such channels). Where it is camera noise, fine
-        texture is kept. Types and further options are those of `Denoiser`.
+        texture is kept unless `keep_texture` is False. Types and further options are
+        those of `Denoiser`.
         """
         image = to_array(image)
         check_image(image, image.shape[-1] if image.ndim else 1)
@@ -129,11 +130,11 @@ class AutoDenoiser:
             result = np.empty_like(image)
             for i, part in enumerate(choice.parts):
                 restore = self.find_denoiser(part)
-                plane = restore(image[..., i], **_settle(part), **options)
+                plane = restore(image[..., i], **_settle(part, options))
                 result[..., i] = plane
             return result
         denoiser = self.find_denoiser(choice)
-        options |= _settle(choice)
+        options = _settle(choice, options)
         if choice.kind == "grey" and image.ndim == 3 and image.shape[-1] > 2:
             result = image.copy()
             result[..., :3] = denoiser(image[..., :1], **options)
@@ -141,6 +142,7 @@ class AutoDenoiser:
         return denoiser(image, **options)
 
 
-def _settle(choice: Choice) -> dict[str, Any]:
-    """What a denoiser is told of a choice."""
-    return {"clipped": choice.clipped, "keep_texture": choice.noise == "camera"}
+def _settle(choice: Choice, options: dict[str, Any]) -> dict[str, Any]:
+    """What a denoiser is told of a choice, and of what a user said besides."""
+    keep_texture = choice.noise == "camera"
+    return {"keep_texture": keep_texture} | options | {"clipped": choice.clipped}

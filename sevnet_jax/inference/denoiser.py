@@ -73,7 +73,8 @@ class Denoiser:
         `ensemble` averages over the eight flips and rotations. `fast` overlaps the
         tiles of large images less, and blends them. `clipped` undoes the clipping of
         noise at black and white (0 and 1 in floats); "auto" does so for integers with
-        strong white noise. `keep_texture` takes noise to be everywhere, see texture.py.
+        strong white noise. `keep_texture` takes back what is removed in few
+        places only, see texture.py.
         """
         image = to_array(image)
         check_image(image, self.weights.model.channels)

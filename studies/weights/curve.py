@@ -29,26 +29,29 @@ from studies import results, trainings
 RESULTS = Path(__file__).parent / "results"
 PSNR = "psnr "
 USED = ("model", "data", "watch", "seed")  # of a recipe
-Point = dict[str, Any]  # "pixels", "from", and PSNR by noise
+Point = dict[str, Any]  # "pixels", "from", "images" scored on, and PSNR by noise
 
 
-def read_run(folder: Path, before: float) -> tuple[recipe.Recipe, list[Point]]:
-    """Returns the recipe of a run and a point for each of its validations."""
+def read_recipe(folder: Path) -> recipe.Recipe:
+    """Returns what a run scores on, and what it sees in a step."""
     config = json.loads((folder / workdir.CONFIG).read_text(encoding="utf-8"))
-    used = recipe.from_mapping({key: config[key] for key in USED if key in config})
+    return recipe.from_mapping({key: config[key] for key in USED if key in config})
+
+
+def read_run(folder: Path, used: recipe.Recipe, before: float) -> list[Point]:
+    """Returns a point for each validation of a run."""
     step = used.data.batch_size * used.data.patch_size**2
-    points = [
-        _make_point(before + step * record["step"], folder.name, record)
+    return [
+        _make_point(before + step * record["step"], folder.name, record, used)
         for record in read_metrics(folder)
         if record["kind"] == "validation"
     ]
-    return used, points
 
 
 def load(file: Path) -> list[Point]:
     """Returns the points of a file, which has null for scores that are no number."""
     points = json.loads(file.read_text(encoding="utf-8"))
-    return [_make_point(p["pixels"], p["from"], p["psnr"], "") for p in points]
+    return [p | {"psnr": _read_scores(p["psnr"])} for p in points]
 
 
 def tabulate(points: Sequence[Point]) -> str:
@@ -80,24 +83,47 @@ def draw(points: Sequence[Point], path: Path) -> None:
 
 
 def _make_point(
-    pixels: float, name: str, values: dict[str, Any], prefix: str = PSNR
+    pixels: float, name: str, scores: dict[str, Any], used: recipe.Recipe
 ) -> Point:
     found = {
-        key.removeprefix(prefix): math.nan if value is None else value
-        for key, value in values.items()
-        if key.startswith(prefix)
+        key.removeprefix(PSNR): value
+        for key, value in scores.items()
+        if key.startswith(PSNR)
     }
-    return {"pixels": pixels, "from": name, "psnr": found}
+    return {
+        "pixels": pixels,
+        "from": name,
+        "images": describe_images(used.watch),
+        "psnr": _read_scores(found),
+    }
+
+
+def _read_scores(found: dict[str, float | None]) -> dict[str, float]:
+    return {key: math.nan if value is None else value for key, value in found.items()}
+
+
+def describe_images(watch: recipe.Watch) -> str:
+    """Returns what is scored on: points of other images do not compare."""
+    folder = Path(watch.source).name
+    return f"{watch.images} of {folder}, {watch.size}x{watch.size}"
+
+
+def check(old: Sequence[Point], used: recipe.Recipe) -> None:
+    """Raises ValueError unless all points are scored as a run scores itself."""
+    images, noises = describe_images(used.watch), [*used.watch.noises]
+    for point in old:
+        if (point["images"], [*point["psnr"]]) != (images, noises):
+            raise ValueError(
+                f"the points of {point['from']} are scored on {point['images']} under "
+                f"{', '.join(point['psnr'])}; the run scores on {images} under "
+                f"{', '.join(noises)}; give another --out"
+            )
 
 
 def merge(old: Sequence[Point], new: Sequence[Point]) -> list[Point]:
     """Returns all points in order; new ones replace the old ones of the same name."""
     names = {point["from"] for point in new}
     kept = [point for point in old if point["from"] not in names]
-    for point in kept:
-        if point["psnr"].keys() != new[0]["psnr"].keys():
-            before, now = (", ".join(p["psnr"]) for p in (point, new[0]))
-            raise ValueError(f"{point['from']} is scored under {before}, not {now}")
     return sorted([*kept, *new], key=lambda point: point["pixels"])
 
 
@@ -111,16 +137,18 @@ def _read_weights(text: str) -> tuple[float, str]:
         ) from None
 
 
-def make_points(folder: Path, before: float, earlier: Sequence[str]) -> list[Point]:
-    """Returns the points of a run and of earlier weights, by the pixels seen."""
-    used, points = read_run(folder, before)
+def make_points(
+    folder: Path, used: recipe.Recipe, before: float, earlier: Sequence[str]
+) -> list[Point]:
+    """Returns the points of a run and of earlier weights."""
+    points = read_run(folder, used, before)
     points += [
-        _make_point(pixels, Path(name).stem, trainings.validate(name, used))
+        _make_point(pixels, Path(name).stem, trainings.validate(name, used), used)
         for pixels, name in map(_read_weights, earlier)
     ]
     if not points:
         raise ValueError(f"the run {str(folder)!r} has no validations yet")
-    return sorted(points, key=lambda point: point["pixels"])
+    return points
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -146,8 +174,10 @@ def main(argv: list[str] | None = None) -> int:
     file = args.out / "curve.json"
     try:
         if args.run:
-            points = make_points(args.run, args.before, args.weights)
-            points = merge(load(file) if file.exists() else [], points)
+            used = read_recipe(args.run)
+            old = load(file) if file.exists() else []
+            check(old, used)
+            points = merge(old, make_points(args.run, used, args.before, args.weights))
             args.out.mkdir(parents=True, exist_ok=True)
             text = format_json(points)
             write_atomically(file, lambda part: part.write_text(text, encoding="utf-8"))

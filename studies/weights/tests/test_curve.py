@@ -1,6 +1,7 @@
 """The curve has a run's own validations and earlier weights, by the pixels seen."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -55,16 +56,45 @@ def test_points_are_in_order_and_tabulated(run, tmp_path, draw_params, capsys):
     written = document.read_text()
     assert curve.main(["--out", str(out), "--write", str(document)]) == 0
     assert document.read_text() == written
-    again = ["--run", str(run), "--before", "2e6", "--out", str(out)]
-    assert curve.main(again) == 0  # the run is replaced, other points are kept
-    points = json.loads((out / "curve.json").read_text())
-    assert [p["from"] for p in points] == ["early", "run", "run"]
-    assert [p["pixels"] for p in points] == [5e5, 2e6 + 10 * step, 2e6 + 20 * step]
-    points[0]["psnr"] = {"mixture": 20.0}
-    (out / "curve.json").write_text(json.dumps(points))
     capsys.readouterr()
-    assert curve.main(again) == 2
-    assert "early is scored under mixture" in capsys.readouterr().err
+
+
+def test_runs_are_added_and_those_of_the_same_name_replaced(run, tmp_path, capsys):
+    other = run.with_name("other")
+    shutil.copytree(run, other)
+    out = tmp_path / "out"
+
+    def add(folder, before):
+        given = ["--run", str(folder), "--before", str(before), "--out", str(out)]
+        assert curve.main(given) == 0
+        points = curve.load(out / "curve.json")
+        return [(p["from"], p["pixels"]) for p in points]
+
+    step = 2 * 32 * 32
+    first = [("run", 10 * step), ("run", 20 * step)]
+    assert add(run, 0) == first
+    second = [("other", 15 * step), ("other", 25 * step)]
+    mixed = [first[0], second[0], first[1], second[1]]
+    assert add(other, 5 * step) == mixed
+    moved = [("run", 110 * step), ("run", 120 * step)]
+    assert add(run, 100 * step) == [*second, *moved]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("change", [{"noises": ["mixture"]}, {"size": 48}])
+def test_runs_that_score_otherwise_are_refused(run, tmp_path, capsys, change):
+    given = ["--run", str(run), "--out", str(tmp_path / "out")]
+    assert curve.main(given) == 0
+    before = (tmp_path / "out" / "curve.json").read_text()
+    config = json.loads((run / "config.json").read_text())
+    config["watch"] |= change
+    (run / "config.json").write_text(json.dumps(config))
+    capsys.readouterr()
+    assert curve.main(given) == 2
+    error = capsys.readouterr().err
+    assert "scored on 1 of photos, 32x32 under gaussian:20" in error
+    assert len(error.splitlines()) == 1
+    assert (tmp_path / "out" / "curve.json").read_text() == before
 
 
 @pytest.mark.parametrize("given", [["--weights", "sevnet_s"], ["--weights", "x=y"]])
