@@ -8,7 +8,7 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
 The first stage has many small patches, with which training soon leaves the plateau of
 linear filters. The second has large patches, in which the network sees less border.
 The stages wide and grey continue from its weights, wide_second and camera from those of
-wide, grey_camera from those of grey:
+wide, wide_third from those of wide_second, grey_camera from those of grey:
 
 python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
     --config.data.source=FOLDER --workdir runs/wide

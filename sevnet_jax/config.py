@@ -136,11 +136,13 @@ def _note_owners(path: Path, digest: str, before: Mapping[str, dict[str, Any]]) 
 
 
 def list_loaded() -> dict[str, str]:
-    """Returns the hashes of the config files that this process has run, by name."""
+    """Returns the hashes of the config files that have defined parts, by name."""
     found: dict[str, str] = {}
+    owners = {_loaded[path][0] for path in _owners.values()}  # or twins of theirs
     for path, (digest, _) in sorted(_loaded.items()):
-        twin = path.name in found
-        found[f"{path.parent.name}/{path.name}" if twin else path.name] = digest
+        if digest in owners:
+            twin = path.name in found
+            found[f"{path.parent.name}/{path.name}" if twin else path.name] = digest
     return found
 
 

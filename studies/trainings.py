@@ -135,9 +135,12 @@ def find_weights(study: Study, stages: Sequence[Run]) -> Path | None:
     if not has_weights(folder) and not bring_back(study, last):
         start = find_weights(study, stages[: stages.index(last)])
         last["held_out"] = train_weights(study, last, start)
-        scored = _find_scored(last)
+        scored = find_scored(last)
         if scored and scored != weights.load_weights(folder / weights.FILE).sha256:
-            last["means"] = {}  # another computer rounds otherwise: score it again
+            # Another computer rounds otherwise: score it again.
+            last["means"] = {}
+            for key in ("provenance", "curve"):
+                last.pop(key, None)
         results.write_run(study.out, last)
     return folder
 
@@ -151,20 +154,20 @@ def bring_back(study: Study, run: Run) -> bool:
     kept = _name_kept(study, run)
     if kept is None or not kept.exists():
         return False
-    if _find_scored(run) not in (None, weights.load_weights(kept).sha256):
+    if find_scored(run) not in (None, weights.load_weights(kept).sha256):
         raise ValueError(f"{kept} has other weights than its result file; move it away")
     _copy(kept, study.workdir / name_run(run) / weights.FILE)
     return True
 
 
-def keep(study: Study, run: Run) -> None:
+def keep(study: Study, run: Run, anew: bool = False) -> None:
     """Copies the weights of a finished run to where the study keeps them."""
     folder, kept = study.workdir / name_run(run), _name_kept(study, run)
-    if kept and not kept.exists() and has_weights(folder):
+    if kept and (anew or not kept.exists()) and has_weights(folder):
         _copy(folder / weights.FILE, kept)
 
 
-def _find_scored(run: Run) -> str | None:
+def find_scored(run: Run) -> str | None:
     """The hash of the weights that a run's scores are of, if it has any."""
     network = run.get("provenance", {}).get("network", {})
     return network.get("weights_sha256")
@@ -186,7 +189,7 @@ def train_weights(study: Study, run: Run, start: Path | None) -> float | None:
     state = train(recipe, folder, terminal=sys.stderr.isatty())
     if int(state.step) < recipe.steps:
         sys.exit("stopped; rerun the same command to resume")
-    keep(study, run)
+    keep(study, run, anew=True)
     return read_held_out(folder, recipe)
 
 

@@ -167,4 +167,5 @@ def test_a_file_is_run_once_and_its_copy_may_define_the_same(write):
     module = load_parts(write("a/parts.py", text))
     assert load_parts(write("a/parts.py", text)) is module
     assert load_parts(write("b/parts.py", text)) is not module
-    assert list(config.list_loaded()) == ["parts.py", "b/parts.py"]
+    load_parts(write("plain.py", "steps = 3"))
+    assert list(config.list_loaded()) == ["parts.py", "b/parts.py"]  # those with parts

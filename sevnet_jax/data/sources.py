@@ -53,6 +53,7 @@ class Source(abc.ABC):
         self.name, self.min_side = name, min_side
         self.channels: int | None = None  # that images must be made of; None: any
         self.skipped = 0
+        self._reason = ""  # of the last one
         self._count = count
         self._cache = cache
         self._bad: set[int] = set()
@@ -70,15 +71,16 @@ class Source(abc.ABC):
 
     def skip(self, label: str, error: Exception) -> None:
         self.skipped += 1
-        reason = " ".join(str(error).split()) or type(error).__name__
-        _log.warning("skipped %s: %s", label, reason)
+        self._reason = " ".join(str(error).split()) or type(error).__name__
+        _log.warning("skipped %s: %s", label, self._reason)
 
     def __getitem__(self, index: int) -> np.ndarray:
         for step in range(self._count):
             image = self._get((index + step) % self._count)
             if image is not None:
                 return image
-        raise ValueError(f"none of the images of {self.name!r} can be read")
+        reason = f": {self._reason}" if self._reason else ""
+        raise ValueError(f"none of the images of {self.name!r} can be read{reason}")
 
     def _get(self, index: int) -> np.ndarray | None:
         image = self._cache.get((self, index))

@@ -26,6 +26,7 @@ from sevnet_jax.images.pixels import find_exif, read_orientation
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")  # through Pillow; others may lose bits
 ENDINGS = (*tiff.ENDINGS, ".png", ".jpg", ".jpeg", ".webp", ".bmp")
 NO_ALPHA = (".jpg", ".jpeg", ".bmp")
+EXIF_HEADER = b"Exif\0\0"
 LONGEST = {".webp": 16383, ".jpg": 65500, ".jpeg": 65500}  # sides that they can have
 MULTIPLIED = 1  # alpha, by the number that a TIFF has for it
 MODES = ("L", "LA", "RGB", "RGBA")
@@ -163,8 +164,9 @@ def _read_exif(image: Image.Image) -> tuple[bytes | None, str]:
         return lost
     # As they are: Pillow writes letters beyond ASCII as "?". But it finds data outside
     # of them, too: an orientation in XMP.
-    whole = raw and inside.get(ORIENTATION) == exif.get(ORIENTATION)
-    return raw if whole else encoded, ""
+    if not raw or inside.get(ORIENTATION) != exif.get(ORIENTATION):
+        return encoded, ""
+    return EXIF_HEADER + raw.removeprefix(EXIF_HEADER), ""  # which WebP files lack
 
 
 def _is_lossy(kind: str | None, path: Path) -> bool:

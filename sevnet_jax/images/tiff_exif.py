@@ -16,6 +16,7 @@ INTEROPERABILITY = 40965  # a directory inside that of the shot
 CLASSIC = (b"*\0", b"\0*")
 ENTRY = 12  # bytes in a directory: code, type, count, value or where it is
 ASCII, LONG = 2, 4  # types
+LONGEST = 8192  # letters; a microscope's XML has no room in a JPEG file
 
 
 def read(path: Path, others: tuple[int, ...]) -> bytes | None:
@@ -25,15 +26,24 @@ def read(path: Path, others: tuple[int, ...]) -> bytes | None:
         with path.open("rb") as file:
             inside.load_from_fp(file)
             for code in DIRECTORIES:
-                values = inside.get_ifd(code).items()
-                found.get_ifd(code).update({k: _to_bytes(v) for k, v in values})
+                if values := inside.get_ifd(code):
+                    texts = {key: _to_bytes(value) for key, value in values.items()}
+                    found.get_ifd(code).update(texts)
         found.update(
-            {code: _to_bytes(inside[code]) for code in others if code in inside}
+            {
+                code: _to_bytes(inside[code])
+                for code in others
+                if code in inside and is_said(str(inside[code]))
+            }
         )
-        nothing = not any(found.get_ifd(code) for code in DIRECTORIES)
-        return None if nothing and {*found} <= {ORIENTATION} else found.tobytes()
+        return None if {*found} <= {ORIENTATION} else found.tobytes()
     except Exception:  # the picture is worth more than what is said about it
         return None
+
+
+def is_said(text: str) -> bool:
+    """Whether a text is for people: not what programs note, such as tifffile."""
+    return len(text) <= LONGEST and '"shape"' not in text
 
 
 def find_texts(exif: bytes | None, codes: tuple[int, ...]) -> list[tuple]:

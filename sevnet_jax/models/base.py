@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax import Array
 
@@ -76,7 +77,7 @@ class Network(nn.Module):
     def with_fields(self, **fields: Any) -> Self:
         """Returns the same network with other fields."""
         check_fields(type(self), fields)
-        network = self.clone(**_freeze_lists(fields))
+        network = self.clone(**_freeze(fields))
         _check_values(network)
         return network
 
@@ -141,7 +142,7 @@ def create_model(
         )
     preset = _PRESETS[name]
     check_fields(preset.network, changes)
-    fields = {**preset.fields, **_freeze_lists(changes)}
+    fields = {**preset.fields, **_freeze(changes)}
     if wrapped and "centre" in list_fields(preset.network):
         fields = {"centre": "none", **fields}
     network = preset.network(**fields)
@@ -165,9 +166,18 @@ def _read_units(wrapped: bool | Sequence[float]) -> tuple[float, float]:
     )
 
 
-def _freeze_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with tuples for lists, which files have: a field must be hashable."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+def _freeze(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with tuples for lists, which files have, and NumPy's numbers as plain.
+
+    A field must be hashable, and a config of fields is written as JSON.
+    """
+    return {name: _freeze_value(value) for name, value in fields.items()}
+
+
+def _freeze_value(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_freeze_value, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_values(network: nn.Module) -> None:

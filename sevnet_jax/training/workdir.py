@@ -74,7 +74,9 @@ def save_config(
                 "weights; use another workdir"
             )
         before = {key: values[0] for key, values in changes.items()}
-        history = [*history, *([{"step": step, "before": before}] if before else [])]
+        # A damaged checkpoint may have sent the run back.
+        history = [{**entry, "step": min(entry["step"], step)} for entry in history]
+        history += [{"step": step, "before": before}] if before else []
     history = history if step else []
     text = json.dumps({**config, **({HISTORY: history} if history else {})}, indent=1)
     write_atomically(path / CONFIG, lambda temporary: temporary.write_text(text + "\n"))

@@ -134,6 +134,7 @@ def score_noisy(study: Study) -> None:
     run["held_out"] = None
     done = trainings.find_done(study, run)
     if not done or not trainings.is_scored(study, done):
+        run["means"] = done["means"] if done else {}
         method = methods.open_classical(NOISY)
         trainings.score_method(study, run, method, study.workdir / NOISY)
 
@@ -152,6 +153,9 @@ def wrap(study: Study, stages: Sequence[Run]) -> None:
     params = {name: {"inner": values} for name, values in found.params.items()}
     folder = study.workdir / name_run(run)
     weights.save_weights(folder / weights.FILE, params, config, found.provenance)
+    saved = weights.load_weights(folder / weights.FILE).sha256
+    if done and trainings.find_scored(done) in (None, saved):
+        run["means"] = done["means"]
     run["held_out"] = validate(study, bare, folder)
     (network,) = methods.open_methods([str(folder)])
     trainings.score_method(study, run, network, folder)

@@ -104,7 +104,7 @@ def test_a_folder_of_broken_images_is_an_error(rgb, tmp_path):
     whole = (tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").write_bytes(whole[:300])
     source = sources.Folder(tmp_path)
-    with pytest.raises(ValueError, match="none of the images"):
+    with pytest.raises(ValueError, match=r"of .* can be read: .*truncated"):
         source[0]
 
 

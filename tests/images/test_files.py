@@ -143,15 +143,17 @@ def test_a_transparent_colour_becomes_alpha(tmp_path, mode):
     assert (pixels[..., -1] == 0).all()
 
 
-@pytest.mark.parametrize("target", [".png", ".webp", ".tif", ".bmp"])
-def test_a_turned_photo_stays_turned(rng, tmp_path, target):
+@pytest.mark.parametrize("target", [".png", ".webp", ".tif", ".bmp", ".jpg"])
+@pytest.mark.parametrize("start", [".png", ".webp", ".tif", ".jpg"])
+def test_a_turned_photo_stays_turned(rng, tmp_path, start, target):
     """Whatever the format: by its tag, or by its pixels where it has no tag."""
     coarse = rng.integers(0, 256, (2, 3, 3), np.uint8)
     upright = np.repeat(np.repeat(coarse, 16, 0), 16, 1)
     exif = Image.Exif()
     exif[274] = 6
-    Image.fromarray(np.rot90(upright)).save(tmp_path / "a.png", exif=exif)
-    picture = images.read_picture(tmp_path / "a.png", MANY)
+    first = tmp_path / f"a{start}"
+    Image.fromarray(np.rot90(upright)).save(first, exif=exif, quality=95)
+    picture = images.read_picture(first, MANY)
     images.write_picture(tmp_path / f"b{target}", picture.pixels, picture)
     with Image.open(tmp_path / f"b{target}") as image:
         found = np.asarray(ImageOps.exif_transpose(image))

@@ -315,6 +315,21 @@ def test_texts_survive_without_a_directory_of_the_shot(tmp_path):
         assert file.pages.first.tags[270].value == "hello"
 
 
+@pytest.mark.parametrize("text", ['{"shape": [8, 8, 3]}', "<OME>" + 70000 * "x"])
+@pytest.mark.parametrize("target", [".jpg", ".png", ".webp"])
+def test_what_programs_note_stays_out_of_other_formats(tmp_path, text, target):
+    """It need not fit: the data of a JPEG file have 64 kB."""
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    tifffile.imwrite(
+        tmp_path / "a.tif", pixels, description=text, metadata=None, software="ours"
+    )
+    picture = images.read_picture(tmp_path / "a.tif", 100)
+    images.write_picture(tmp_path / f"b{target}", pixels, picture)
+    with Image.open(tmp_path / f"b{target}") as image:
+        exif = image.getexif()
+    assert {code: exif[code] for code in exif} == {305: "ours"}
+
+
 def test_no_directory_points_into_the_other_file(tmp_path):
     exif = Image.Exif()
     exif.get_ifd(34665).update({34855: 800, 40965: {1: "R98"}})
