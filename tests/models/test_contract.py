@@ -175,6 +175,19 @@ def test_a_value_of_another_kind_is_refused(name, field, value, kind):
         assert "\n" not in str(error.value)
 
 
+def test_numbers_of_numpy_are_plain_numbers():
+    """As a sweep over np.linspace has them."""
+    for build in (
+        functools.partial(create_model, "nafnet"),
+        create_model("nafnet").with_fields,
+    ):
+        network = build(width=np.int64(8), encoder=list(np.arange(1, 4)))
+        assert (network.width, network.encoder) == (8, (1, 2, 3))
+        assert {type(n) for n in (network.width, *network.encoder)} == {int}
+    with pytest.raises(ValueError, match="must be int, got 8.5"):
+        create_model("nafnet", width=np.float64(8.5))
+
+
 def test_values_of_a_foreign_network_are_its_own_affair(monkeypatch):
     class Loose(Blur):
         act: Callable = jnp.tanh
