@@ -204,7 +204,9 @@ def _saw_white_noise(weights: Weights) -> bool:
     """Whether weights are for white noise; of those that do not say, it is assumed."""
     recipe = weights.provenance.get("recipe", {})
     law = recipe.get("data", recipe).get("noise", "gaussian")
-    return law.startswith("gaussian") and not isinstance(weights.model, Translated)
+    laws = law.removeprefix("one_of:").split("+")
+    white = all(law.startswith("gaussian") for law in laws)
+    return white and not isinstance(weights.model, Translated)
 
 
 def to_array(image: Any) -> np.ndarray:

@@ -35,6 +35,8 @@ def trained_on(write_weights, tmp_path):
     [
         ({"recipe": {"noise": "gaussian:7-33"}}, (7, 33)),
         ({"recipe": {"noise": "gaussian:25"}}, (25, 25)),
+        ({"recipe": {"noise": "one_of:gaussian:5-35+gaussian:0-75"}}, (0, 75)),
+        ({"recipe": {"noise": "one_of:gaussian:5-35+speckle:60"}}, None),
         ({"recipe": {"noise": "speckle:60"}}, None),
         ({"recipe": {"noise": "a law that is gone"}}, None),
         ({"recipe": {}}, None),

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from sevnet_jax import config
+from sevnet_jax.data import noise
 from sevnet_jax.evaluation import report, runs, scenes
 from sevnet_jax.evaluation.methods import Method
 
@@ -98,13 +99,16 @@ def test_what_another_run_left_is_not_used(photos, tmp_path, changes):
     assert again.calls == 4
 
 
-def test_parts_that_changed_are_scored_again(photos, tmp_path):
+def test_parts_that_changed_are_scored_again(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(noise, "FIXED", dict(noise.FIXED))
+    for name in ("_loaded", "_owners"):
+        monkeypatch.setattr(config, name, {})
     parts = tmp_path / "parts_of_this_test.py"
-    parts.write_text("")
+    parts.write_text("from sevnet_jax.data import noise\nnoise.FIXED['a'] = None")
     config.load_parts(parts)
     with pytest.raises(KeyboardInterrupt):
         run(photos, tmp_path / "out", Counting(fail_at=4))
-    parts.write_text("# another noise")
+    parts.write_text("from sevnet_jax.data import noise\nnoise.FIXED['a'] = 1")
     config.load_parts(parts)
     again = Counting()
     result = run(photos, tmp_path / "out", again)

@@ -1,11 +1,14 @@
 """Noise that was clipped at black and white: its mean is put back, and nothing else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import ndimage
 
 from sevnet_jax.inference import clipping
 from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.weights import load_named
 
 SIGMA = 50 / 255
 
@@ -169,3 +172,21 @@ def test_truth_values_of_any_kind(rng, no, yes):
     assert clipping.is_needed(image, yes)
     flat = np.full((8, 8, 1), 0.5, np.float32)
     assert not clipping.is_needed(flat, yes)
+
+
+@pytest.mark.parametrize(
+    ("law", "white"),
+    [
+        ("gaussian:0-75", True),
+        ("one_of:gaussian:0-75+gaussian:5-35", True),
+        ("one_of:gaussian:0-75+isp", False),
+        ("isp", False),
+    ],
+)
+def test_weights_undo_it_by_themselves_if_all_their_noise_was_white(law, white, rng):
+    provenance = {"recipe": {"data": {"noise": law}}}
+    found = dataclasses.replace(load_named("sevnet_s"), provenance=provenance)
+    denoiser = Denoiser(found)
+    noisy = np.concatenate([draw_flat(rng, 0.95, side=64)[0] for _ in range(3)], -1)
+    auto, undone = (denoiser(noisy, clipped=c) for c in ("auto", True))
+    assert np.array_equal(auto, undone) == white

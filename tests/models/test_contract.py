@@ -184,7 +184,7 @@ def test_numbers_of_numpy_are_plain_numbers():
         network = build(width=np.int64(8), encoder=list(np.arange(1, 4)))
         assert (network.width, network.encoder) == (8, (1, 2, 3))
         assert {type(n) for n in (network.width, *network.encoder)} == {int}
-    with pytest.raises(ValueError, match="must be int, got 8.5"):
+    with pytest.raises(ValueError, match=r"must be int, got 8\.5"):
         create_model("nafnet", width=np.float64(8.5))
 
 

@@ -62,10 +62,13 @@ def _read_training_range(
         trained = noise.parse(recipe.get("data", recipe).get("noise", ""))
     except ValueError:  # weights from elsewhere, or of a law that is gone
         return None
-    if not isinstance(trained, noise.Gaussian):
-        return None
-    high = trained.max_level_8bit
-    return trained.level_8bit, trained.level_8bit if high is None else high
+    ends: list[float] = []
+    for law in getattr(trained, "laws", (trained,)):  # one of several
+        if not isinstance(law, noise.Gaussian):
+            return None
+        high = law.max_level_8bit
+        ends += [law.level_8bit, law.level_8bit if high is None else high]
+    return min(ends), max(ends)
 
 
 def build(
