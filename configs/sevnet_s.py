@@ -70,6 +70,7 @@ NOT_WHITE = (
     "isp_wide",
     "enlarged:isp",
     "enlarged:isp_wide",
+    "jpeg:enlarged:isp_wide",
     "jpeg:enlarged:shared:0-50",
     "jpeg:gaussian:0-50",
     "shared:0-50",
@@ -77,8 +78,8 @@ NOT_WHITE = (
     "gaussian:0",
 )
 STAGES["camera"] = {
-    "seed": 4,
-    "steps": 2000,
+    "seed": 9,
+    "steps": 8000,
     "loss": "decibels",
     "data": {
         "noise": f"one_of:{'+'.join(NOT_WHITE)}",
@@ -88,7 +89,7 @@ STAGES["camera"] = {
     "optimizer": DECIBELS,
     "watch": {"noises": ("isp", "isp_wide", "jpeg:gaussian:20", "gaussian:0")},
 }
-STAGES["grey_camera"] = {**STAGES["camera"], "seed": 5, "steps": 600}
+STAGES["grey_camera"] = {**STAGES["camera"], "seed": 10, "steps": 3500}
 
 
 def get_config(stage: str = "first") -> ConfigDict:
