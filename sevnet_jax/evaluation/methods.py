@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sevnet_jax import metrics
 from sevnet_jax.inference.automatic import CAMERA, WEIGHTS, AutoDenoiser
 from sevnet_jax.inference.denoiser import Denoiser
 from sevnet_jax.weights import (
@@ -32,6 +33,9 @@ DEFAULT = "sevnet_s"  # trained as in the paper
 # The weight of total variation and the width of non-local means, of sigma: on crops of
 # DIV2K, gaussian 10 and 20 and speckle 90, the best or near it of 0.4 to 1 for both.
 TUNED = 0.6
+
+# Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
+PRECISION = "highest"
 
 # (noisy float32 [H, W, C], rms of the noise in [0, 1]) -> the same shape
 Restore = Callable[[np.ndarray, float], np.ndarray]
@@ -125,13 +129,12 @@ def label_weights(names: Sequence[str]) -> list[str]:
 
 
 def _wrap(weights: Weights, label: str) -> Method:
-    # Elsewhere than on a CPU, float32 products may be rounded to fewer bits.
-    restore = Denoiser(weights, precision="highest")
+    restore = Denoiser(weights, precision=PRECISION)
     provenance = {
         "weights_sha256": weights.sha256,
         "model": dict(weights.config),
         "training": dict(weights.provenance),
-        "precision": "highest",
+        "precision": PRECISION,
     }
     return Method(label, lambda noisy, _: restore(noisy), provenance, restore)
 
@@ -155,13 +158,19 @@ def is_within_range(noisy: np.ndarray) -> bool:
 
 
 def run_automatic(noisy: np.ndarray, _: float) -> np.ndarray:
-    """Returns what denoise.py makes of the image: bundled weights that it chooses."""
-    return _open_automatic()(noisy, clipped=is_within_range(noisy))
+    """Returns what denoise.py makes of the image: bundled weights that it chooses.
+
+    Noise that leaves [0, 1] is left in floats; all else is seen as a file of 8 bits.
+    """
+    denoise = _open_automatic()
+    if not is_within_range(noisy):
+        return denoise(noisy)
+    return denoise(metrics.to_rgb8(noisy)) / np.float32(255)
 
 
 @functools.cache
 def _open_automatic() -> AutoDenoiser:
-    return AutoDenoiser()
+    return AutoDenoiser(precision=PRECISION)
 
 
 def open_classical(name: str) -> Method:
@@ -188,6 +197,7 @@ def open_classical(name: str) -> Method:
     if name == "auto":
         chosen = (*WEIGHTS.values(), *CAMERA.values())
         provenance["weights_sha256"] = {w: load_named(w).sha256 for w in chosen}
+        provenance["precision"] = PRECISION
     if packages:
         provenance["told"] = "the rms of the noise in each image"
     return Method(name, METHODS[name], provenance)

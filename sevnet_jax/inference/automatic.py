@@ -48,7 +48,9 @@ def load_weights(
 class AutoDenoiser:
     """Restores images of any kind, without being told anything about their noise."""
 
-    def __init__(self) -> None:
+    def __init__(self, precision: str | None = None) -> None:
+        """`precision` is that of products, as of `Denoiser`."""
+        self._precision = precision
         self._opened: dict[str, Denoiser] = {}
         self._lock = threading.Lock()
 
@@ -91,7 +93,8 @@ class AutoDenoiser:
         """Read when it is needed, and once, also if several threads need it."""
         with self._lock:
             if name not in self._opened:
-                self._opened[name] = Denoiser(load_weights(name))
+                weights = load_weights(name)
+                self._opened[name] = Denoiser(weights, precision=self._precision)
             return self._opened[name]
 
     def __call__(

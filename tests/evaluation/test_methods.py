@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import sevnet_jax
 from sevnet_jax import metrics
 from sevnet_jax.data import noise
 from sevnet_jax.evaluation import methods
@@ -38,6 +39,17 @@ def test_no_noise_changes_nothing(name, scene):
 
 def test_noisy_is_the_input(scene):
     assert methods.open_classical("noisy").restore(scene[1], 0.1) is scene[1]
+
+
+def test_auto_does_what_denoise_py_does_with_a_file_of_8_bits():
+    # Correlated noise, whose clipping is not undone, and black and white pixels.
+    rng = np.random.RandomState(0)
+    grain = rng.normal(0, 60, (24, 24, 3)).repeat(4, 0).repeat(4, 1)
+    pixels = np.clip(np.rint(120 + grain), 0, 255).astype(np.uint8)
+    assert pixels.min() == 0
+    assert pixels.max() == 255
+    scored = methods.open_classical("auto").restore(np.float32(pixels / 255), 0.0)
+    np.testing.assert_array_equal(metrics.to_rgb8(scored), sevnet_jax.load()(pixels))
 
 
 def test_any_function_can_be_scored():
