@@ -84,15 +84,18 @@ def measure(
     """
     x = _to_arrays(x)
     coarsest = _coarsest_dtype(x)
-    if scales is None:
-        limits = jnp.finfo(coarsest)
-        scales = [k for k in SCALES if float(limits.tiny) <= k <= float(limits.max)]
-    scales, shifts = tuple(scales), tuple(shifts)
+    scales = fitting(x, SCALES) if scales is None else tuple(scales)
+    shifts = tuple(shifts)
     if not scales or any(scale <= 0 for scale in scales):
         raise ValueError(f"give at least one scale, all above 0; got {scales}")
-    # A product with 1 is a copy: a function that works in place must not spoil x.
+    # A product with 1 is a copy: a function that works in place must not spoil x, and
+    # one that writes into the same memory each time not its own first result.
     result = _to_arrays(fn(_combine(operator.mul, x, 1.0)))
+    result = jax.tree.map(
+        lambda a: a.copy() if isinstance(a, np.ndarray) else a, result
+    )
     result_dtype = _coarsest_dtype(result)
+    limits = [jnp.finfo(leaf.dtype) for leaf in jax.tree.leaves(result)]
     plain = _to_float64(result)
     if not any(values.size for values in plain.values()):
         raise ValueError("the function returned no values to compare")
@@ -102,12 +105,13 @@ def measure(
     def scale_row(scale):
         k = _round_to(coarsest, scale)
         scaled = _combine(operator.mul, x, k)
+        left = _leaves_range(x, scaled)  # before it may be overwritten or donated
         got = _to_float64(fn(scaled))
         # In float64, so that only the function's own rounding counts as its error.
         expected = {name: values * k**degree for name, values in plain.items()}
         must_be_exact = is_power_of_two(k) and is_power_of_two(k**degree)
-        row = _compare(k, got, expected, result_dtype, must_be_exact)
-        in_range = row.in_range and not _leaves_range(x, scaled)
+        row = _compare(k, got, expected, limits, must_be_exact)
+        in_range = row.in_range and not left
         return dataclasses.replace(row, in_range=in_range)
 
     def shift_row(shift):
@@ -115,11 +119,11 @@ def measure(
         got = _to_float64(fn(_combine(operator.add, x, b)))
         # In the result's dtype: a sum is rounded, whoever adds it.
         expected = _to_float64(_combine(operator.add, result, b))
-        return _compare(b, got, expected, result_dtype)
+        return _compare(b, got, expected, limits)
 
     scale_rows = tuple(map(scale_row, scales))
     shift_rows = tuple(map(shift_row, shifts))
-    unmoved = _compare(0.0, plain, plain, result_dtype)
+    unmoved = _compare(0.0, plain, plain, limits)
     found, spread = _slope(
         [
             (math.log2(k), math.log2(row.norm))
@@ -192,6 +196,14 @@ def perturb(variables: Any, seed: int = 0) -> Any:
     return jax.tree.map(add_noise, variables)
 
 
+def fitting(x: Any, scales: Iterable[float]) -> tuple[float, ...]:
+    """The scales that every dtype of `x` can hold."""
+    limits = [jnp.finfo(leaf.dtype) for leaf in jax.tree.leaves(x)]
+    low = max(float(limit.tiny) for limit in limits)
+    high = min(float(limit.max) for limit in limits)
+    return tuple(scale for scale in scales if low <= scale <= high)
+
+
 def is_power_of_two(value: float) -> bool:
     """Whether scaling by `value` only moves exponents."""
     return value > 0 and math.frexp(value)[0] == 0.5
@@ -254,7 +266,7 @@ def _compare(
     value: float,
     got: dict[str, np.ndarray],
     expected: dict[str, np.ndarray],
-    dtype: np.dtype,
+    limits: Iterable[Any],
     must_be_exact: bool = False,
 ) -> Row:
     shapes = [{name: a.shape for name, a in tree.items()} for tree in (got, expected)]
@@ -283,21 +295,24 @@ def _compare(
     values = np.concatenate([a.ravel() for a in got.values()])
     with np.errstate(invalid="ignore"):  # inf - inf again
         norm, mean = float(np.linalg.norm(values)), float(np.sum(values) / values.size)
-    sizes = np.abs(np.concatenate([b.ravel() for b in expected.values()]))
-    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
-    limits = jnp.finfo(dtype)
+    in_range = all(map(_fits, expected.values(), limits))
     return Row(
         value=value,
         relative_error=max(error, 0.0),
         bit_exact=error <= 0,
-        in_range=bool(
-            ((sizes >= float(limits.tiny)) & (sizes <= float(limits.max))).all()
-        ),
+        in_range=in_range,
         norm=norm,
         mean=mean,
         worst=worst,
         must_be_exact=must_be_exact,
     )
+
+
+def _fits(values: np.ndarray, limit: Any) -> bool:
+    """Whether a dtype of these limits holds all values, but those not finite or 0."""
+    sizes = np.abs(values)
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    return bool(((sizes >= float(limit.tiny)) & (sizes <= float(limit.max))).all())
 
 
 def _slope(points: list[tuple[float, float]]) -> tuple[float, float]:

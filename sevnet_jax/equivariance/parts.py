@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from sevnet_jax.equivariance.law import Measurement, measure
+from sevnet_jax.equivariance.law import Measurement, fitting, measure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,8 @@ def measure_parts(
     `select` says by its path, such as "encoder/norm", which to measure. A call that
     cannot be repeated alone is left out, and so left to its parent: one inside of a
     JAX transformation (remat, scan, jit), one that shares another module's variables,
-    one that returns something other than floating-point arrays.
+    one that returns something other than floating-point arrays. So is one of which
+    nothing can be told: no value is finite, or all leave their range at all scales.
     """
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
         raise ValueError("submodules can only be measured outside jax.jit")
@@ -73,7 +74,13 @@ def measure_parts(
             )
             if _is_signal(leaf) and not np.array_equal(leaf, other)
         ]
-        if not signals or not all(map(_is_signal, jax.tree.leaves(result))):
+        results = jax.tree.leaves(result)
+        if not signals or not all(map(_is_signal, results)):
+            return []
+        given_signals = [leaves[i] for i in signals]
+        wanted = scales if scales is None else fitting(given_signals, scales)
+        finite = any(bool(jnp.isfinite(leaf).any()) for leaf in results)
+        if path and (wanted == () or not finite):
             return []
 
         def call(values):
@@ -85,8 +92,10 @@ def measure_parts(
             return output[0] if mutable else output
 
         try:
-            law = measure(call, [leaves[i] for i in signals], scales, shifts=())
+            law = measure(call, given_signals, wanted, shifts=())
         except flax.errors.FlaxError:
+            return []
+        if path and not any(row.in_range for row in law.scales):
             return []
         return [Part(path, type(module).__name__, law, law.holds(tolerance))]
 

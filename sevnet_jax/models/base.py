@@ -72,6 +72,12 @@ class Network(nn.Module):
 
     def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         """Restores a tile whose values are already freed of centre and spread."""
+        if self.told:
+            raise ValueError(
+                f"{type(self).__name__} is told the {' and '.join(self.told)} of whole "
+                "images, so it must define restore_tile, which does not take out its "
+                "tile's own"
+            )
         return self(x)
 
     def with_fields(self, **fields: Any) -> Self:

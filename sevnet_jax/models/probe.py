@@ -2,7 +2,8 @@
 
 A part is a Flax module [B, H, W, C] -> [B, H, W, C'] of stride 1. It may declare
 `reach`, how many tokens around a token its output depends on (None: all of them), and
-`keeps_the_law`, whether it is homogeneous of degree 1.
+`keeps_the_law`, whether it is homogeneous of degree 1. One that declares its reach must
+not depend on where in the image a token is: tiles begin elsewhere.
 """
 
 import functools
@@ -16,10 +17,14 @@ CHANNELS, SIDE = 8, 33
 DRAWS = 3  # of parameters and tokens: one may hide what depends on their signs
 SCALES = (2.0, 2.0**-12, 2.0**12)  # absolute epsilons show at one end, limits at both
 MOVES = (1.0, 100.0)  # a token that moves far becomes the largest of all
+ROUNDING = 1e-4  # of the largest value, between programs for two sizes
 
 
 def find_reach(part: nn.Module) -> int | None:
-    """Returns what a part declares, or how far a change of one token gets."""
+    """Returns what a part declares, or how far a change of one token gets.
+
+    None too if the part does not commute with a shift by one token.
+    """
     if hasattr(part, "reach"):
         return part.reach
     return _probe(part)[0]
@@ -60,4 +65,10 @@ def _probe(part: nn.Module) -> tuple[int | None, bool]:
             np.array_equal(run(params, np.float32(k) * x), np.float32(k) * before)
             for k in SCALES
         )
-    return (None if farthest >= middle else farthest), law
+    if farthest >= middle:
+        return None, law
+    whole = before[:, 1:, 1:]
+    shifted = np.asarray(run(params, x[:, 1:, 1:]))
+    inner = np.s_[:, farthest:, farthest:]  # what does not see the new border
+    gap = np.abs(shifted[inner] - whole[inner]).max()
+    return (farthest if gap <= ROUNDING * np.abs(whole).max() else None), law

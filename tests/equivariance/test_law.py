@@ -210,6 +210,40 @@ def test_a_function_that_works_in_place_does_not_spoil_x(x):
     np.testing.assert_array_equal(x, before)
 
 
+def test_a_function_that_overwrites_its_input_is_judged_like_any_other(x):
+    def relu(x):
+        return np.maximum(x, 0, out=x)
+
+    def dead_zone(x):
+        x[np.abs(x) < 1e-3] = 0
+        return x
+
+    equivariance.assert_homogeneous(relu, x)
+    with pytest.raises(AssertionError):
+        equivariance.assert_homogeneous(dead_zone, np.abs(x) + np.float32(0.2))
+
+
+def test_a_function_that_is_given_its_input_is_measured(x):
+    donating = jax.jit(lambda x: 2 * x, donate_argnums=0)
+    equivariance.assert_homogeneous(donating, jnp.asarray(x))
+
+
+def test_a_function_that_returns_the_same_memory_each_time_is_measured(x):
+    memory = np.empty_like(x)
+    found = equivariance.measure(lambda x: np.multiply(x, 1, out=memory), x)
+    assert found.holds()
+    assert all(row.bit_exact for row in found.shifts)
+
+
+def test_each_result_has_the_range_of_its_own_dtype(x):
+    def fn(x):  # the coarser dtype has the wider range
+        return {"narrow": x.astype(jnp.float16), "wide": x.astype(jnp.bfloat16)}
+
+    found = equivariance.measure(fn, jnp.asarray(x), scales=(2.0, 2.0**20))
+    assert [row.in_range for row in found.scales] == [True, False]
+    assert found.holds()
+
+
 def test_measure_works_on_jitted_jax_functions(x):
     equivariance.assert_homogeneous(jax.jit(jax.nn.relu), jnp.asarray(x))
 

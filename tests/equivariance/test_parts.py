@@ -166,3 +166,50 @@ def test_parameters_that_a_part_is_given_are_not_scaled(x):
         found = equivariance.locate(model, model.init(jax.random.key(0), x), x)
         # Of degree 2 in both, of degree 1 in the image: not to blame.
         assert [part.path for part in found] == ([""] if broken else [])
+
+
+class Tiny(nn.Module):
+    """Its signal is so small that float16 cannot hold it at other scales."""
+
+    @nn.compact
+    def __call__(self, x):
+        tiny = (x * 2.0**-24).astype(jnp.float16)
+        return layers.identity(name="part")(tiny).astype(x.dtype)
+
+
+class OneIsNan(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        nan = layers.Pointwise(lambda x: x * jnp.nan, name="nan")(x)
+        broken = layers.Pointwise(lambda x: x + 1, name="broken")(x)
+        return jnp.where(jnp.isnan(nan), broken, nan)
+
+
+def test_a_part_of_which_nothing_can_be_told_is_no_culprit(x):
+    parts = equivariance.measure_parts(Tiny(), {}, jnp.ones_like(x), scales=(0.5, 3.0))
+    assert [part.path for part in parts] == [""]
+
+
+def test_a_part_without_a_finite_value_does_not_end_the_search(x):
+    found = equivariance.locate(OneIsNan(), {}, x)
+    assert [part.path for part in found] == ["broken"]
+
+
+def test_scales_that_a_part_cannot_hold_are_left_out_for_it(x):
+    class Half(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            half = x.astype(jnp.float16)
+            return layers.identity(name="part")(half).astype(x.dtype)
+
+    scales = (2.0**-30, 2.0)
+    whole, part = (
+        next(
+            p
+            for p in equivariance.measure_parts(Half(), {}, x, scales=scales)
+            if p.path == path
+        )
+        for path in ("", "part")
+    )
+    assert len(whole.measurement.scales) == 2
+    assert [row.value for row in part.measurement.scales] == [2.0]

@@ -251,6 +251,32 @@ def test_limits_and_extremes_of_the_whole_image_are_found():
     assert probe.find_reach(Relative()) is None
 
 
+def test_a_part_that_depends_on_the_place_has_no_reach():
+    class Windows(nn.Module):
+        def __call__(self, x):
+            rows = x.reshape(x.shape[0], -1, 3 if x.shape[1] % 3 == 0 else 2, 8)
+            return (rows - rows.mean(2, keepdims=True)).reshape(x.shape)
+
+    class Fading(nn.Module):
+        def __call__(self, x):
+            return x * jnp.linspace(0, 1, x.shape[1])[None, :, None, None]
+
+    assert probe.find_reach(Windows()) is None
+    assert probe.find_reach(Fading()) is None
+
+
+def test_a_network_that_is_told_something_needs_its_own_restore_tile():
+    class Told(Network):
+        reach = 1
+        told = ("centre",)
+
+        def __call__(self, x):
+            return x
+
+    with pytest.raises(ValueError, match="Told is told the centre of whole images"):
+        Told().restore_tile(jnp.zeros((1, 4, 4, 3)))
+
+
 def test_a_network_knows_the_reach_of_its_parts(monkeypatch):
     gates = {**layers.GATES, "wide": Wide, "shifted": Shifted}
     monkeypatch.setattr(layers, "GATES", gates)

@@ -98,7 +98,9 @@ def _convolve_by_xla(stride, transposed, precision, x, kernel):
 
 
 def _convolve_on_cpu(stride, transposed, precision, x, kernel, *, channels):
-    size, _, inputs, outputs = kernel.shape
+    size, other, inputs, outputs = kernel.shape
+    if size != other:
+        return _convolve_by_xla(stride, transposed, precision, x, kernel)
     height, width = x.shape[1:3]
     usual = (size, stride, transposed, x.dtype) == (3, 1, False, jnp.float32)
     known = all(isinstance(side, int) for side in x.shape)  # not symbols

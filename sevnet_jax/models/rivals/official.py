@@ -135,7 +135,9 @@ def build(name: str, config: Mapping[str, Any]) -> Network:
             # Official files have null for no name too.
             allowed = [None, fixed] if fixed == "" else [fixed]
         elif key in original.same:
-            allowed = [None, config.get(original.same[key], value)]
+            partner = original.same[key]
+            as_it_is = getattr(start, str(original.fields[partner]))
+            allowed = [None, _freeze(config.get(partner, as_it_is))]
         elif key in original.fields:
             target = original.fields[key]
             if not isinstance(target, str):

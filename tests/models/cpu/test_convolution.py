@@ -65,6 +65,14 @@ def test_sides_that_the_stride_does_not_divide(rng, side):
     )
 
 
+@pytest.mark.parametrize(("sides", "channels"), [((1, 3), 4), ((3, 1), 64)])
+def test_kernels_that_are_not_square_are_left_to_xla(rng, sides, channels):
+    x, kernel = draw(rng, (1, 5, 6, channels)), draw(rng, (*sides, channels, channels))
+    chex.assert_trees_all_close(
+        ops.convolve(x, kernel), by_xla(x, kernel, 1, False), atol=1e-4
+    )
+
+
 @every_use
 def test_gradients_commute_with_powers_of_two(rng, size, stride, transposed):
     x, kernel = draw(rng, (2, 8, 8, 4)), draw(rng, (size, size, 4, 6))

@@ -122,6 +122,10 @@ def test_the_numbers_are_the_originals_and_no_others(stem):
         assert error > 5 * tolerance, path
 
 
+def test_every_original_has_a_golden():
+    assert {stem.split("_")[0] for stem in STEMS} == {*official.list_originals()}
+
+
 def test_the_tanh_form_of_gelu_is_noticed(monkeypatch):
     from sevnet_jax.models.rivals import attention
 

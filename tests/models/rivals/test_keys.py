@@ -178,6 +178,7 @@ def test_misfits_are_refused_by_name(small, change, message):
         ({"LayerNorm_type": "Batch"}, "WithBias or BiasFree, got 'Batch'"),
         ({"dual_pixel_task": True}, "dual_pixel_task=False only, got True"),
         ({"inp_channels": 1, "out_channels": 3}, "out_channels=1 only, got 3"),
+        ({"out_channels": 1}, "out_channels=3 only, got 1"),
         ({"dim": "48"}, "dim of restormer is of the kind of 48, got '48'"),
         ({"dim": True}, "of the kind of 48, got True"),
         ({"dim": -48}, "of the kind of 48, got -48"),
