@@ -33,7 +33,10 @@ def make_parser(description: str | None, out: Path) -> argparse.ArgumentParser:
         "--workdir", required=True, type=Path, help="folder for the runs"
     )
     parser.add_argument(
-        "--out", default=out, type=Path, help="folder for the result files"
+        "--out",
+        default=out,
+        type=Path,
+        help="folder for the result files; other photos need another",
     )
     parser.add_argument(
         "--write", metavar="FILE", help="Markdown file to write the tables into"

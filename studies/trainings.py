@@ -18,6 +18,7 @@ from ml_collections import ConfigDict
 
 from sevnet_jax import weights
 from sevnet_jax.data.noise import PAPER_COLUMNS
+from sevnet_jax.data.sources import without_paths
 from sevnet_jax.evaluation import methods, protocol, runs, scenes
 from sevnet_jax.files import write_atomically
 from sevnet_jax.runtime import compiler_options
@@ -99,6 +100,8 @@ def train_stage(study: Study, row: str, seed: int, earlier: Sequence[Run]) -> Ru
         "learning_rate": stage.learning_rate,
         "steps": stage.steps + (last["steps"] if last else 0),
         "preset": study.name_preset(row),
+        "photos": without_paths(study.photos),
+        "chosen_by": without_paths(study.held_out),
     }
     done = find_done(study, run)
     if done:

@@ -142,7 +142,8 @@ def score_noisy(study: Study) -> None:
 def wrap(study: Study, stages: Sequence[Run]) -> None:
     """Scores a trained network inside a wrapper, in the units of its photos."""
     bare = stages[-1]
-    keys = ("seed", "stage", "learning_rate", "steps", "preset")
+    keys = ("seed", "stage", "learning_rate", "steps")
+    keys += ("preset", "photos", "chosen_by")
     run: Run = {"row": bare["row"] + ONLY, **{key: bare[key] for key in keys}}
     done = trainings.find_done(study, run)
     if done and trainings.is_scored(study, done):

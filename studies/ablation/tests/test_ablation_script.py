@@ -132,6 +132,30 @@ def test_mistakes_are_said_before_anything_is_trained(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("photos", "held_out", "code"),
+    [
+        ("{}/CBSD432=4,{}/train80=1", "{}/val20", 0),  # as the README has them
+        ("{}/own", "{}/val20", 2),
+        ("{}/CBSD432=4,{}/train80=1", "{}/own", 2),
+    ],
+)
+def test_results_count_for_the_photos_that_they_are_of(
+    argv, tmp_path, monkeypatch, capsys, photos, held_out, code
+):
+    monkeypatch.delattr(trainings, "train")
+    monkeypatch.setattr(trainings, "score", lambda *_: None)
+    monkeypatch.setattr(run, "draw", lambda *_: None)
+    shutil.copytree(report.RESULTS, tmp_path / "out")
+    names = {"--photos": photos, "--held_out": held_out}
+    given = [
+        f"{key}={name.replace('{}', str(tmp_path))}" for key, name in names.items()
+    ]
+    assert run.main([*argv, *given, "--rows", "2b", "2f"]) == code
+    refused = "belongs to a run with other settings" in capsys.readouterr().err
+    assert refused == bool(code)
+
+
 def test_an_interruption_is_one_line(argv, monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
