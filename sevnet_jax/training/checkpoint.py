@@ -20,6 +20,8 @@ from sevnet_jax.training import parallel
 from sevnet_jax.training.step import TrainState
 
 MANIFEST = "manifest.json"
+FOLDER = "checkpoints"  # in the folder of a run
+SAVED = ".saved"  # beside it: a sign that there has been a checkpoint
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +81,7 @@ class Checkpoints:
             if parallel.is_first():
                 write_manifest(part, step, score, arrays, self._scored_on)
                 part.rename(self._folder / str(step))
+                (self._folder.parent / SAVED).touch()
                 self._prune()
         except BaseException as error:  # raised again by `wait`
             self._error = error
@@ -105,7 +108,8 @@ class Checkpoints:
     def restore(self, template: TrainState) -> TrainState | None:
         """Returns the newest undamaged checkpoint, placed as `template` is, or None.
 
-        Damaged ones are set aside under another name, with a line in the log.
+        Damaged ones are set aside under another name, with a line in the log; a
+        ValueError if all are.
         """
         step = parallel.on_first(self._newest_good)
         step = parallel.agree(-1 if step is None else step)
@@ -117,18 +121,32 @@ class Checkpoints:
             if saved.get(name) != wanted.get(name):
                 raise ValueError(
                     f"checkpoint {path} has another model or optimizer: {name} is "
-                    f"{saved.get(name)} there, {wanted.get(name)} in the config"
+                    f"{saved.get(name)} there, {wanted.get(name)} in the config; "
+                    "a run keeps its model: use another workdir"
                 )
         return self._orbax.restore(path / "state", _placed_as(template))
 
     def _newest_good(self) -> int | None:
         for part in self._folder.glob("*.part"):
             shutil.rmtree(part, ignore_errors=True)
+        faults: dict[int, str] = {}
         for step in reversed(list_steps(self._folder)):
-            path = self._folder / str(step)
-            fault = find_fault(path)
+            fault = find_fault(self._folder / str(step))
             if fault is None:
+                self._set_aside(faults)
                 return step
+            faults[step] = fault
+        if faults:
+            found = "; ".join(f"step {step}: {fault}" for step, fault in faults.items())
+            raise ValueError(
+                f"no checkpoint in {str(self._folder)!r} is undamaged ({found}); "
+                "choose another --workdir, or delete this one to start over"
+            )
+        return None
+
+    def _set_aside(self, faults: dict[int, str]) -> None:
+        for step, fault in faults.items():
+            path = self._folder / str(step)
             aside = _free_name(path)
             path.rename(aside)
             _log.warning(
@@ -137,7 +155,6 @@ class Checkpoints:
                 fault,
                 aside.name,
             )
-        return None
 
     def close(self) -> None:
         if self._thread is not None:

@@ -16,7 +16,7 @@ from sevnet_jax import config, weights
 from sevnet_jax.data import pipeline
 from sevnet_jax.models.base import find_shapes
 from sevnet_jax.training import parallel
-from sevnet_jax.training.checkpoint import Checkpoints
+from sevnet_jax.training.checkpoint import FOLDER, Checkpoints
 from sevnet_jax.training.export import (
     export_weights,
     find_hashes,
@@ -28,7 +28,7 @@ from sevnet_jax.training.objective import make_objective
 from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.training.step import TrainState, create_state, make_step
 from sevnet_jax.training.watch import Monitor, Validation, describe_scores
-from sevnet_jax.training.workdir import claim, save_config
+from sevnet_jax.training.workdir import check_fresh, claim, save_config
 
 ASK_EVERY = 10  # steps between the hosts' agreements on whether to stop
 WARM_AFTER, TRACED = 10, 5  # steps before and in the trace that is written on request
@@ -86,7 +86,7 @@ def train(
         given = parallel.on_all(lambda: load_start(recipe))
         watch = recipe.watch
         checkpoints = Checkpoints(
-            folder / "checkpoints",
+            folder / FOLDER,
             watch.keep_last,
             watch.keep_every,
             describe_scores(watch, recipe.seed),
@@ -97,7 +97,10 @@ def train(
             out_shardings=whole,
         )
         state = create(given.params if given else None)
-        state = checkpoints.restore(state) or state
+        found = checkpoints.restore(state)
+        if found is None:
+            parallel.on_first(lambda: check_fresh(folder))
+        state = found or state
         start, log = int(state.step), None
         history = parallel.on_first(lambda: save_config(folder, recipe, hashes, start))
         if parallel.is_first():

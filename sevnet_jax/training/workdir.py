@@ -8,7 +8,10 @@ from typing import Any
 
 import filelock
 
+from sevnet_jax import weights
 from sevnet_jax.files import write_atomically
+from sevnet_jax.training import checkpoint
+from sevnet_jax.training.logs import read_metrics
 from sevnet_jax.training.recipe import Recipe, to_config
 
 CONFIG = "config.json"
@@ -53,6 +56,21 @@ def claim(
                     f"{'; '.join(changes)}. Use another workdir, or --accept_changes"
                 )
         yield
+
+
+def check_fresh(path: Path) -> None:
+    """Raises ValueError if a run without a checkpoint has had one, or has weights.
+
+    Its log alone proves nothing: a kill may come before the first checkpoint.
+    """
+    if any((path / name).exists() for name in (weights.FILE, checkpoint.SAVED)):
+        last = max((record["step"] for record in read_metrics(path)), default=0)
+        has = f"{weights.FILE} and " if (path / weights.FILE).exists() else ""
+        raise ValueError(
+            f"the run in {str(path)!r} has {has}a log up to step {last}, but no "
+            f"checkpoint any more; choose another --workdir, or delete {str(path)!r} "
+            "to start over"
+        )
 
 
 def save_config(

@@ -166,11 +166,23 @@ def test_the_newest_good_one_is_used(open_checkpoints, folder, caplog, harm):
 
 
 def test_a_bad_step_can_be_saved_anew_and_go_bad_again(open_checkpoints, folder):
+    save(open_checkpoints(), 1)
     for count in (1, 2):
-        save(open_checkpoints(), 1)
-        truncate(folder / "1" / "manifest.json")
-        assert open_checkpoints().restore(make_state(0)) is None
-        assert (folder / f"1.damaged{count}").is_dir()
+        save(open_checkpoints(), 2)
+        truncate(folder / "2" / "manifest.json")
+        assert int(open_checkpoints().restore(make_state(0)).step) == 1
+        assert (folder / f"2.damaged{count}").is_dir()
+
+
+def test_if_all_are_damaged_they_stay_and_are_named(open_checkpoints, folder):
+    save(open_checkpoints(), 1, 2)
+    for step in "12":
+        truncate(folder / step / "manifest.json")
+    with pytest.raises(
+        ValueError, match=r"is undamaged \(step 2: its manifest .*step 1"
+    ):
+        open_checkpoints().restore(make_state(0))
+    assert list_steps(folder) == [1, 2]
 
 
 def test_what_was_being_saved_at_a_kill_is_not_used(open_checkpoints, folder):

@@ -197,3 +197,18 @@ def test_large_pages_are_asked_for_unless_somebody_has_set_them(project):
             text=True,
         )
         assert done.stdout.strip() == f"{expected} ['--x', 'a b']".strip()
+
+
+def test_a_run_without_its_checkpoints_is_not_begun_anew(run_training, tmp_path):
+    flags = ("--config.steps=2", "--config.watch.log_every=1")
+    assert run_training(tmp_path, *flags)[0] == 0
+    shutil.rmtree(tmp_path / "checkpoints")
+    names = ("config.json", "metrics.jsonl", "weights.safetensors")
+    before = [(tmp_path / name).read_bytes() for name in names]
+    code, output = run_training(tmp_path, *flags)
+    assert code == 2, output
+    (line,) = output.strip().splitlines()
+    assert "has weights.safetensors and a log up to step 2, but no checkpoint" in line
+    assert [(tmp_path / name).read_bytes() for name in names] == before
+    (tmp_path / "weights.safetensors").unlink()  # as if stopped before the end
+    assert "has a log up to step 2, but no" in run_training(tmp_path, *flags)[1]

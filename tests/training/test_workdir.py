@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sevnet_jax.training.recipe import from_mapping, make_config
-from sevnet_jax.training.workdir import claim, save_config
+from sevnet_jax.training.workdir import check_fresh, claim, save_config
 
 
 def recipe(**keys):
@@ -114,3 +114,18 @@ def test_a_run_without_the_hash_of_its_file_goes_on(tmp_path, hashes):
     save_config(tmp_path, recipe(), before)
     with claim(tmp_path, recipe(), now):
         assert save_config(tmp_path, recipe(), now, step=3) == []
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (".saved", "has a log up to step 7, but no checkpoint any more"),
+        ("weights.safetensors", r"has weights\.safetensors and a log up to step 7"),
+    ],
+)
+def test_a_run_that_has_lost_its_checkpoints_is_refused(tmp_path, kept, words):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 7}\n')
+    check_fresh(tmp_path)  # killed before its first one
+    (tmp_path / kept).touch()
+    with pytest.raises(ValueError, match=words):
+        check_fresh(tmp_path)
