@@ -10,6 +10,8 @@ from pathlib import Path
 
 from sevnet_jax.evaluation.protocol import DESCRIPTION, count_images
 from studies import results, selection
+from studies.ablation import report as ablation
+from studies.ablation.rows import REFERENCE
 from studies.means import OOD
 from studies.results import Row, Run
 from studies.rivals import curve, networks, tables
@@ -17,6 +19,7 @@ from studies.rivals.networks import NOISY, ONLY, OURS, PAPER
 
 RESULTS = Path(__file__).parent / "results"
 NOTHING = "No network is trained and scored yet.\n"
+TRAINED_AS = ("preset", "photos", "chosen_by", "steps")
 UNTRAINED = tuple(row + ONLY for row in PAPER)  # for the wrapper they are in
 
 
@@ -29,6 +32,23 @@ def choose(runs: Mapping[str, Run]) -> dict[str, Run]:
 def collect(runs: Mapping[str, Run], data: str) -> list[Row]:
     """Returns the rows of one set, with the means out of distribution."""
     return results.collect_runs(runs, data, [*networks.describe()])
+
+
+def find_keepers(chosen: Mapping[str, Run], data: str) -> list[Row]:
+    """Returns the ablation's rows that keep the law and were trained as ours was."""
+    ours = [
+        [run.get(key) for key in TRAINED_AS]
+        for run in chosen.values()
+        if run["row"] == OURS
+    ]
+    trained = ablation.choose(results.load(ablation.RESULTS))
+    keepers = {
+        name: run
+        for name, run in trained.items()
+        if run["row"] in REFERENCE and data in run["means"]
+        if [run.get(key) for key in TRAINED_AS] in ours
+    }
+    return ablation.collect(keepers, data)
 
 
 def find_losers(runs: Mapping[str, Run], among: Sequence[str]) -> list[str]:
@@ -67,11 +87,15 @@ def format_study(runs: Mapping[str, Run]) -> str:
     parts = [tables.describe_data(chosen)]
     for data, images in results.find_sets({**noisy, **chosen}).items():
         found = collect(chosen, data)
+        keepers = find_keepers(chosen, data)
         title = f"{data}, {count_images(images, images)}"
         scores = tables.tabulate(collect({**noisy, **chosen}, data))
         parts.append(f"{title}, PSNR / SSIM, {DESCRIPTION}:\n\n{scores}\n")
         for kind, table in (
-            (f"difference to {OURS}", tables.compare(found, late, controls, data)),
+            (
+                f"difference to {OURS}",
+                tables.compare(found, late, controls, data, keepers),
+            ),
             (
                 "difference to the same network bare",
                 tables.compare_wrapped(found, collect(find_bare(chosen, runs), data)),

@@ -52,24 +52,28 @@ def compare(
     late: Collection[str],
     controls: Mapping[str, str],
     data: str,
+    keepers: Sequence[Row] = (),
 ) -> str:
     """Returns each row minus ours, and the paper's difference beside it.
 
     `controls` names, for rows that were trained longer, ours trained for as long.
+    `keepers` are rows of the ablation: they tell what chance does, as our two do.
     """
     names = networks.describe()
     rows = {row.name: row for row in found}
     reference = [name for name in (OURS, BASELINE) if name in rows and name not in late]
+    reference += [row.name for row in keepers]
+    known = {**rows, **{row.name: row for row in keepers}}
 
     def subtract_control(name: str) -> str:
         if controls.get(name) not in rows:
             return "-"
-        return _subtract(rows, (name, controls[name]), reference)[OVER.index(OOD)]
+        return _subtract(known, (name, controls[name]), reference)[OVER.index(OOD)]
 
     cells = [
         [
             names[name],
-            *_subtract(rows, (name, OURS), reference),
+            *_subtract(known, (name, OURS), reference),
             subtract_control(name),
             _compare_with_paper(rows, name, data),
             f"no, not within {CONVERGED_WITHIN} dB" if name in late else "yes",

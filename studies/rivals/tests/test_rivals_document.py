@@ -4,11 +4,14 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from sevnet_jax.evaluation.report import finite
 from sevnet_jax.models import create_model
 from studies import results
+from studies.ablation import report as ablation
 from studies.rivals import curve, networks, report
 
 STUDY = Path(report.__file__).parent
@@ -25,6 +28,33 @@ def test_the_tables_are_made_of_the_files(runs):
     made = report.format_study(runs)
     assert results.replace_block(document, made) == document
     assert results.replace_block(document, made + "| more |\n") != document
+
+
+def test_chance_is_told_by_all_trainings_of_networks_that_keep_the_law(runs):
+    keepers = [f"{name}_seed0_stage0" for name in ("sevnet_xs", "unet_relu_xs")]
+    same = ("1a", "1b", "1c", "2a", "2b", "2c", "unet_relu", "1a_wrapped")
+    scored = [runs[name] for name in keepers]
+    scored += [
+        run
+        for run in results.load(ablation.RESULTS).values()
+        if run["row"] in same and run["stage"] == 0
+    ]
+    text = report.format_study(runs)
+    for data in ("Kodak24", "CBSD68"):
+        psnr = [run["means"][data]["gaussian:20"]["psnr"] for run in scored]
+        assert len(psnr) == 12
+        spread = np.std(psnr, ddof=1) * 2**0.5
+        margin = scipy.stats.t.ppf(0.975, len(psnr) - 1) * spread
+        nafnet = runs["nafnet_xs_seed0_stage0"]["means"][data]["gaussian:20"]["psnr"]
+        assert f"| NAFNet | {nafnet - psnr[0]:+.2f} +- {margin:.2f} |" in text
+
+
+def test_trainings_of_another_kind_do_not_tell_what_chance_does(runs):
+    ours = runs["sevnet_xs_seed0_stage0"]
+    for key, value in (("photos", "own"), ("chosen_by", "own"), ("steps", 9)):
+        assert report.find_keepers({"": {**ours, key: value}}, "Kodak24") == []
+    assert report.find_keepers({"": ours}, "other") == []
+    assert len(report.find_keepers({"": ours}, "Kodak24")) == 8
 
 
 def test_the_figure_is_made_of_the_files(runs):
