@@ -7,9 +7,11 @@ import hashlib
 import io
 import json
 import sys
+import sysconfig
 import time
+import types
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,6 +30,7 @@ from sevnet_jax.runtime import list_versions, name_command
 PACKAGES = ("sevnet_jax", "jax", "jaxlib", "numpy", "scipy", "pillow")
 
 SOME_SKIPPED = 1
+SOURCES = Path(__file__).parents[1]  # of this package
 
 
 class Progress:
@@ -124,7 +127,8 @@ def run(
     if parts := config.list_loaded():
         provenance["parts"] = parts
     images = [(scene.data, scene.noises, _identify(scene)) for scene in scenes]
-    progress = Progress(folder, {**provenance, "images": images})
+    code = [_hash_package(), _hash_loaded()]
+    progress = Progress(folder, {**provenance, "images": images, "code": code})
     left = [scene for scene in scenes if progress.get(scene) is None]
     if len(left) < len(scenes):
         done = len(scenes) - len(left)
@@ -157,6 +161,40 @@ def run(
         raise ValueError("no image could be scored")
     sizes = {scene.data: scene.set_size for scene in scenes}
     return Run(scores, tuple(skipped), sizes, provenance, progress)
+
+
+@functools.cache
+def _hash_package() -> str:
+    """What this package does: an installation that is edited keeps its version."""
+    return _hash_files(SOURCES.rglob("*.py"))
+
+
+def _hash_loaded() -> str:
+    """What else is loaded that has no version: methods of one's own, with their parts.
+
+    Not of the standard library or of installed packages.
+    """
+    library = Path(sysconfig.get_path("stdlib"))
+    files = {
+        Path(file)
+        for module in [*sys.modules.values()]
+        if isinstance(module, types.ModuleType)
+        if (file := vars(module).get("__file__"))
+    }
+    own = [
+        file
+        for file in files
+        if not {library, SOURCES} & {*file.parents}
+        and not {"site-packages", "dist-packages"} & {*file.parts}
+    ]
+    return _hash_files(file for file in own if file.is_file())
+
+
+def _hash_files(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _identify(scene: Scene) -> list[tuple[str, int, int]]:

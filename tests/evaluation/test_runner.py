@@ -1,5 +1,6 @@
 """A run goes on where it was broken off, and says all that its numbers depend on."""
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -12,7 +13,7 @@ from PIL import Image
 
 from sevnet_jax import config
 from sevnet_jax.data import noise
-from sevnet_jax.evaluation import report, runs, scenes
+from sevnet_jax.evaluation import methods, report, runs, scenes
 from sevnet_jax.evaluation.methods import Method
 
 NOISES = ("gaussian:20", "mixture")
@@ -114,6 +115,47 @@ def test_parts_that_changed_are_scored_again(photos, tmp_path, monkeypatch):
     result = run(photos, tmp_path / "out", again)
     assert again.calls == 4
     assert parts.name in result.provenance["parts"]
+
+
+def test_scores_of_another_version_of_the_code_are_not_used(
+    photos, tmp_path, monkeypatch
+):
+    source = tmp_path / "package" / "inner" / "a.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("1")
+    monkeypatch.setattr(runs, "SOURCES", source.parents[1])
+
+    def work(calls, **changes):
+        runs._hash_package.cache_clear()
+        counting = Counting(**changes)
+        with contextlib.suppress(KeyboardInterrupt):
+            run(photos, tmp_path / "out", counting).progress.close()
+        assert counting.calls == calls
+
+    work(4, fail_at=4)
+    source.write_text("2")
+    work(4, fail_at=4)
+    work(2)
+    runs._hash_package.cache_clear()
+
+
+def test_parts_of_a_users_method_that_changed_are_scored_again(
+    photos, tmp_path, monkeypatch
+):
+    helper = tmp_path / "helper_of_this_test.py"
+    helper.write_text("FACTOR = 1")
+    (tmp_path / "mine_of_this_test.py").write_text(
+        f"import {helper.stem}\ndef restore(noisy): return noisy"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    methods.open_classical("mine_of_this_test:restore")
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path / "out", Counting(fail_at=4))
+    helper.write_text("FACTOR = 2")
+    again = Counting()
+    run(photos, tmp_path / "out", again)
+    assert again.calls == 4
 
 
 def test_a_line_cut_short_by_a_kill_is_done_again(photos, tmp_path):
