@@ -15,19 +15,27 @@ from sevnet_jax.runtime import list_versions
 from sevnet_jax.training import parallel
 from sevnet_jax.training.recipe import Recipe, to_config
 from sevnet_jax.training.step import TrainState
+from sevnet_jax.training.workdir import Start
 
 PACKAGES = ("sevnet_jax", "jax", "flax", "optax")
 _WEIGHTS = ("init_weights", "denoiser")  # keys of the recipe
 
 
-def find_hashes(recipe: Recipe) -> dict[str, str]:
+def find_hashes(recipe: Recipe, begun: Start | None = None) -> dict[str, str]:
     """Returns the hashes of the weights that a recipe names.
 
     A run remembers them: a file that is replaced under the same name is noticed when
-    the run resumes.
+    the run resumes. `begun` is what a run that has a checkpoint began from.
     """
-    names = {key: getattr(recipe, key) for key in _WEIGHTS}
-    return {k: weights.load_named(name).sha256 for k, name in names.items() if name}
+    hashes = {"init_weights": begun["sha256"]} if begun else {}
+    for key in _WEIGHTS:
+        name = getattr(recipe, key)
+        if name and key not in hashes:
+            try:
+                hashes[key] = weights.load_named(name).sha256
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from error
+    return hashes
 
 
 def load_start(recipe: Recipe) -> weights.Weights | None:
@@ -59,7 +67,7 @@ def export_weights(
     path: Path,
     state: TrainState,
     recipe: Recipe,
-    start: weights.Weights | None = None,
+    begun: Start | None = None,
     denoiser: weights.Weights | None = None,
     config_file: Mapping[str, str] | None = None,
     history: Sequence[Mapping[str, Any]] | None = None,
@@ -100,8 +108,8 @@ def export_weights(
             }
             for entry in history
         ]
-    if start is not None:
-        provenance["start"] = {"sha256": start.sha256, **start.provenance}
+    if begun is not None:
+        provenance["start"] = dict(begun)
     if denoiser is not None:
         provenance["denoiser_sha256"] = denoiser.sha256
     weights.save_weights(path, params, config["model"], provenance)

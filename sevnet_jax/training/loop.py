@@ -28,7 +28,13 @@ from sevnet_jax.training.objective import make_objective
 from sevnet_jax.training.recipe import Recipe
 from sevnet_jax.training.step import TrainState, create_state, make_step
 from sevnet_jax.training.watch import Monitor, Validation, describe_scores
-from sevnet_jax.training.workdir import check_fresh, claim, save_config
+from sevnet_jax.training.workdir import (
+    check_fresh,
+    claim,
+    describe_start,
+    read_start,
+    save_config,
+)
 
 ASK_EVERY = 10  # steps between the hosts' agreements on whether to stop
 WARM_AFTER, TRACED = 10, 5  # steps before and in the trace that is written on request
@@ -63,7 +69,8 @@ def train(
     # Now: what is written into the file later is not what is trained here.
     origin = config.remember(config_file) if config_file else None
     recipe = parallel.on_all(lambda: resolve_epochs(recipe))
-    hashes = parallel.on_all(lambda: find_hashes(recipe))
+    begun = parallel.on_all(lambda: read_start(folder, recipe))
+    hashes = parallel.on_all(lambda: find_hashes(recipe, begun))
     if config_file and origin:
         # Numbers are compared one by one; code only by its file.
         own = config.defines_parts(config_file)
@@ -83,7 +90,8 @@ def train(
         stopped = stack.enter_context(catch_signals())
         validation = parallel.on_first(prepare)
         objective = parallel.on_all(lambda: make_objective(recipe))
-        given = parallel.on_all(lambda: load_start(recipe))
+        given = parallel.on_all(lambda: None if begun else load_start(recipe))
+        begun = describe_start(given) if given else begun
         watch = recipe.watch
         checkpoints = Checkpoints(
             folder / FOLDER,
@@ -102,7 +110,9 @@ def train(
             parallel.on_first(lambda: check_fresh(folder))
         state = found or state
         start, log = int(state.step), None
-        history = parallel.on_first(lambda: save_config(folder, recipe, hashes, start))
+        history = parallel.on_first(
+            lambda: save_config(folder, recipe, hashes, start, begun)
+        )
         if parallel.is_first():
             log = Log(folder, start, recipe.steps, terminal)
             stack.callback(log.close)
@@ -126,7 +136,7 @@ def train(
                 # Once: today's versions would give the same weights another hash.
                 if start < recipe.steps or not is_exported(path, start):
                     export_weights(
-                        path, state, recipe, given, objective.denoiser, origin, history
+                        path, state, recipe, begun, objective.denoiser, origin, history
                     )
 
             parallel.on_first(export)

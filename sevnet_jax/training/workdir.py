@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,15 @@ from sevnet_jax.training.logs import read_metrics
 from sevnet_jax.training.recipe import Recipe, to_config
 
 CONFIG = "config.json"
+START = "start.json"  # of a run from weights: which ones, and their past
 HISTORY = "history"  # in it: settings that were changed on the way
 LOCK = ".lock"
+# If one of these is no longer 0, or 0 now, checkpoints have other arrays.
+FIXED = ("optimizer.clip_norm", "optimizer.weight_decay", "optimizer.ema_decay")
 Hashes = Mapping[str, str]  # of weights, by the key that names them; of the config
+Start = Mapping[str, Any]  # the sha256 of weights, with their provenance
+
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -27,9 +34,10 @@ def claim(
     """Holds the folder for this run; refuses what is not its own.
 
     `hashes` are those of the weights that the recipe names, and of the config file if
-    that defines parts. The lock is the system's:
-    it ends with the process, however that ends.
+    that defines parts. The lock is the system's: it ends with the process, however
+    that ends.
     """
+    new = _to_json(recipe, hashes)
     if path.exists() and not path.is_dir():
         raise ValueError(f"the workdir {str(path)!r} is a file")
     held = [p.name for p in path.iterdir()] if path.exists() else []
@@ -48,12 +56,18 @@ def claim(
         raise ValueError(f"another run uses the workdir {str(path)!r}") from None
     with acquired:
         if CONFIG in held:
-            old, new = _read_config(path / CONFIG), _to_json(recipe, hashes)
-            changes = describe(_compare(old, new))
+            changes = _compare(_read_config(path / CONFIG), new)
+            fixed = _find_fixed(changes) if has_checkpoint(path) else {}
+            if fixed:
+                raise ValueError(
+                    f"the run in {str(path)!r} has checkpoints, which cannot go on "
+                    f"with this: {'; '.join(describe(fixed))}. Use another workdir"
+                )
             if changes and not accept_changes:
                 raise ValueError(
                     f"the run in {str(path)!r} has another config: "
-                    f"{'; '.join(changes)}. Use another workdir, or --accept_changes"
+                    f"{'; '.join(describe(changes))}. Use another workdir, or "
+                    "--accept_changes"
                 )
         yield
 
@@ -74,35 +88,84 @@ def check_fresh(path: Path) -> None:
 
 
 def save_config(
-    path: Path, recipe: Recipe, hashes: Hashes, step: int = 0
+    path: Path,
+    recipe: Recipe,
+    hashes: Hashes,
+    step: int = 0,
+    start: Start | None = None,
 ) -> list[dict[str, Any]]:
     """Makes the folder that of a run with this recipe, which is at a step now.
 
     Returns what has been changed since the run began, each time with the values that
-    held before: {"step", "before"}. What it began from cannot be changed any more.
+    held before: {"step", "before"}. What it began from is kept as well.
     """
     config, history = _to_json(recipe, hashes), []
     if (path / CONFIG).exists():
         old = _read_config(path / CONFIG)
         history = old.get(HISTORY, [])
         changes = _compare(old, config)
-        if step and "sha256.init_weights" in changes:
-            raise ValueError(
-                f"the run in {str(path)!r} is at step {step} and began from other "
-                "weights; use another workdir"
-            )
         before = {key: values[0] for key, values in changes.items()}
         # A damaged checkpoint may have sent the run back.
         history = [{**entry, "step": min(entry["step"], step)} for entry in history]
         history += [{"step": step, "before": before}] if before else []
     history = history if step else []
-    text = json.dumps({**config, **({HISTORY: history} if history else {})}, indent=1)
-    write_atomically(path / CONFIG, lambda temporary: temporary.write_text(text + "\n"))
+    if start:
+        _write(path / START, start)
+    _write(path / CONFIG, {**config, **({HISTORY: history} if history else {})})
     return history
 
 
+def read_start(path: Path, recipe: Recipe) -> Start | None:
+    """Returns what a run with a checkpoint began from, if its recipe still names it.
+
+    The weights themselves are needed no more; they may be gone, or others by now.
+    """
+    if not has_checkpoint(path) or not (path / CONFIG).exists():
+        return None
+    config, start = _read_config(path / CONFIG), None
+    sha256 = config.get("sha256", {}).get("init_weights")
+    if not sha256 or config.get("init_weights") != recipe.init_weights:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        start = json.loads((path / START).read_text())
+    if start is None:  # a run of an earlier version
+        with contextlib.suppress(OSError, ValueError):
+            start = describe_start(weights.load_named(recipe.init_weights))
+    if isinstance(start, dict) and start.get("sha256") == sha256:
+        return start
+    _log.warning(
+        "%s, which this run began from, is gone or has changed: of its past, the "
+        "new weights will tell the hash only",
+        recipe.init_weights,
+    )
+    return {"sha256": sha256}
+
+
+def describe_start(found: weights.Weights) -> Start:
+    return {"sha256": found.sha256, **found.provenance}
+
+
+def has_checkpoint(path: Path) -> bool:
+    return bool(checkpoint.list_steps(path / checkpoint.FOLDER))
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    text = json.dumps(content, indent=1) + "\n"
+    write_atomically(path, lambda temporary: temporary.write_text(text))
+
+
 def _to_json(recipe: Recipe, hashes: Hashes) -> dict:
-    return {**json.loads(to_config(recipe).to_json()), "sha256": dict(hashes)}
+    config = to_config(recipe).to_dict()
+    for key, value in config["model"].items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise ValueError(
+                f"model.{key} must be a number, text, truth value, None or a tuple, "
+                f"which {CONFIG} can hold; got {value!r} ({type(value).__name__})"
+            ) from None
+    # As it is read again: with lists for tuples.
+    return {**json.loads(json.dumps(config)), "sha256": dict(hashes)}
 
 
 def _read_config(path: Path) -> dict:
@@ -124,6 +187,19 @@ def _compare(old: dict, new: dict) -> dict[str, tuple[Any, Any]]:
     if None in changes.get("sha256.config", ()):
         del changes["sha256.config"]
     return changes
+
+
+def _find_fixed(changes: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Of the changes, those that a run with a checkpoint cannot make."""
+    fixed = {
+        key: values
+        for key, values in changes.items()
+        if key in FIXED and bool(values[0]) != bool(values[1])
+    }
+    if "sha256.init_weights" in changes:
+        names = ("init_weights", "sha256.init_weights")
+        fixed |= {key: changes[key] for key in names if key in changes}
+    return fixed
 
 
 def find_changes(old: dict, new: dict, prefix: str = "") -> dict[str, tuple[Any, Any]]:

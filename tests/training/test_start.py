@@ -87,12 +87,37 @@ def test_what_a_run_began_from_cannot_be_changed(recipe, tmp_path):
     first, second = (dataclasses.replace(recipe, init_weights=n) for n in names)
     train(first, tmp_path / "run")
     before = (tmp_path / "run" / "config.json").read_text()
-    with pytest.raises(ValueError, match="is at step 1 and began from other weights"):
+    with pytest.raises(
+        ValueError,
+        match=r"cannot go on with this: init_weights was .*; sha256\.init_weights was",
+    ):
         train(second, tmp_path / "run", accept_changes=True)
     assert (tmp_path / "run" / "config.json").read_text() == before
     moved = shutil.copy(names[0], tmp_path / "moved.safetensors")
     same = dataclasses.replace(recipe, init_weights=str(moved))
     train(same, tmp_path / "run", accept_changes=True)
+
+
+@pytest.mark.parametrize("loss", ["gone", "changed", "gone before it was recorded"])
+def test_a_run_goes_on_without_what_it_began_from(recipe, tmp_path, loss, caplog):
+    train(recipe, tmp_path / "first")
+    file = tmp_path / "first" / "weights.safetensors"
+    second = dataclasses.replace(recipe, init_weights=str(file), seed=5)
+    run, sha256 = tmp_path / "run", load_weights(file).sha256
+    train(second, run)
+    begun = load_weights(run / "weights.safetensors").provenance["start"]
+    file.unlink()
+    if loss == "changed":
+        train(dataclasses.replace(recipe, seed=1), tmp_path / "first" / "again")
+        shutil.copy(tmp_path / "first" / "again" / "weights.safetensors", file)
+    if "recorded" in loss:  # as runs of earlier versions
+        (run / "start.json").unlink()
+        begun = {"sha256": sha256}
+    train(dataclasses.replace(second, steps=2), run, accept_changes=True)
+    found = load_weights(run / "weights.safetensors").provenance
+    assert (found["step"], found["start"]) == (2, begun)
+    assert begun["sha256"] == sha256
+    assert ("the hash only" in caplog.text) == ("recorded" in loss)
 
 
 def test_without_a_file_the_seed_decides(recipe):

@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from flax import linen as nn
 
+from sevnet_jax.models import Network, base
 from sevnet_jax.training.recipe import from_mapping, make_config
 from sevnet_jax.training.workdir import check_fresh, claim, save_config
 
@@ -129,3 +131,40 @@ def test_a_run_that_has_lost_its_checkpoints_is_refused(tmp_path, kept, words):
     (tmp_path / kept).touch()
     with pytest.raises(ValueError, match=words):
         check_fresh(tmp_path)
+
+
+def test_what_changes_the_arrays_of_a_checkpoint_is_refused(tmp_path):
+    save_config(tmp_path, recipe(), {"init_weights": "abc"})
+    clipped = recipe(optimizer={"clip_norm": 1.0})
+    with claim(tmp_path, clipped, {"init_weights": "def"}, accept_changes=True):
+        pass  # nothing is lost yet
+    (tmp_path / "checkpoints" / "3").mkdir(parents=True)
+    words = r"cannot go on with this: optimizer\.clip_norm was 0\.0, now 1\.0"
+    for accept in (False, True):
+        with (
+            pytest.raises(ValueError, match=words) as caught,
+            claim(tmp_path, clipped, {"init_weights": "def"}, accept_changes=accept),
+        ):
+            pass
+        assert "sha256.init_weights was 'abc', now 'def'" in str(caught.value)
+        assert "--accept_changes" not in str(caught.value)
+    slower = recipe(optimizer={"learning_rate": 1e-5})
+    with claim(tmp_path, slower, {"init_weights": "abc"}, accept_changes=True):
+        pass
+
+
+def test_a_field_that_no_file_can_hold_is_named_first(tmp_path, monkeypatch):
+    class Plain(Network):
+        act: object = nn.relu
+
+    monkeypatch.setattr(base, "_PRESETS", dict(base._PRESETS))
+    base.register("plain", Plain)
+    plain = from_mapping(make_config("plain"))
+    with (
+        pytest.raises(
+            ValueError, match=r"model\.act must be a number, .* got .*custom_jvp"
+        ),
+        claim(tmp_path / "run", plain, {}),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()
