@@ -71,6 +71,8 @@ NOT_WHITE = (
     "enlarged:isp",
     "enlarged:isp_wide",
     "jpeg:enlarged:isp_wide",
+    "smoothed:isp",
+    "jpeg:smoothed:isp_wide",
     "jpeg:enlarged:shared:0-50",
     "jpeg:gaussian:0-50",
     "shared:0-50",
@@ -84,7 +86,9 @@ STAGES["camera"] = {
     "data": {
         "noise": f"one_of:{'+'.join(NOT_WHITE)}",
         "batch_size": 6,
-        "downscale_probability": 0.5,
+        # Half of the photos are soft, as those of cameras are at their full size.
+        "downscale_probability": 0.2,
+        "enlarge_probability": 0.5,
     },
     "optimizer": DECIBELS,
     "watch": {"noises": ("isp", "isp_wide", "jpeg:gaussian:20", "gaussian:0")},

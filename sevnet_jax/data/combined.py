@@ -1,4 +1,7 @@
-"""Noise laws made of other laws: one of several, then JPEG, or enlarged. NumPy only."""
+"""Noise laws made of other laws: one of several, then JPEG, enlarged or smoothed.
+
+NumPy only.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,8 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sevnet_jax.data import patches, postprocessing
+from sevnet_jax.images.pixels import LUMA
 
-MOST_ENLARGED = 2.0
+# Deviations of the Gaussians, in pixels, with which a camera smooths at most.
+MOST_SMOOTH_LUMA = 0.8
+MOST_SMOOTH_CHROMA = 3.0
 
 # (clean, draw) -> noisy, as in noise.py
 Law = Callable[[Any, Any], Any]
@@ -54,8 +60,35 @@ class Enlarged:
 
     def __call__(self, clean, draw):
         height, width = clean.shape[:2]
-        factor = draw.uniform((), 1, MOST_ENLARGED)
+        factor = draw.uniform((), 1, patches.MOST_ENLARGED)
         rows, columns = (max(1, round(float(n / factor))) for n in (height, width))
-        small = np.clip(postprocessing.resize(clean, rows, columns), 0, 1)
+        small = np.clip(patches.resize(clean, rows, columns), 0, 1)
         noise = self.law(small, draw) - small
-        return clean + postprocessing.resize(noise, height, width)
+        return clean + patches.resize(noise, height, width)
+
+
+@dataclasses.dataclass(frozen=True)
+class Smoothed:
+    """The noise of another law after a camera's own noise reduction.
+
+    Cameras smooth noise of colour more than that of brightness. Both widths are drawn
+    once an image, from nothing up. The clean image stays sharp.
+    """
+
+    law: Law
+
+    numpy_only: ClassVar[bool] = True
+
+    def __call__(self, clean, draw):
+        from scipy import ndimage
+
+        def smooth(noise, width):
+            return ndimage.gaussian_filter(noise, (width, width, 0), mode="reflect")
+
+        luma_width = draw.uniform((), 0, MOST_SMOOTH_LUMA)
+        chroma_width = draw.uniform((), 0, MOST_SMOOTH_CHROMA)
+        noise = self.law(clean, draw) - clean
+        if clean.shape[-1] != len(LUMA):
+            return clean + smooth(noise, luma_width)
+        luma = noise @ (np.array([LUMA], np.float32).T / 2**16)
+        return clean + smooth(luma, luma_width) + smooth(noise - luma, chroma_width)

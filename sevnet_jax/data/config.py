@@ -19,15 +19,21 @@ class Data:
     clip: bool = False  # noisy images to [0, 1]
     downscale_probability: float = 0.0  # of a patch at a part of its size
     downscale_factors: tuple[int, ...] = (2,)
+    enlarge_probability: float = 0.0  # of a patch enlarged up to twice: soft content
     cache_bytes: int = sources.CACHE_BYTES
 
     def __post_init__(self):
         for name, most in [("batch_size", MAX_BATCH), ("patch_size", MAX_PATCH)]:
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name} must be 1..{most}, got {getattr(self, name)}")
-        if not 0 <= self.downscale_probability <= 1:
+        for name in ("downscale_probability", "enlarge_probability"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be 0..1, got {getattr(self, name)}")
+        if self.downscale_probability + self.enlarge_probability > 1:
             raise ValueError(
-                f"downscale_probability must be 0..1, got {self.downscale_probability}"
+                "downscale_probability and enlarge_probability must be at most 1 "
+                f"together, got {self.downscale_probability} and "
+                f"{self.enlarge_probability}"
             )
         factors = self.downscale_factors
         if not factors or any(not isinstance(f, int) or f < 1 for f in factors):

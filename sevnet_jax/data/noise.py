@@ -198,6 +198,7 @@ Law = (
     | combined.OneOf
     | combined.Compressed
     | combined.Enlarged
+    | combined.Smoothed
 )
 
 
@@ -219,6 +220,7 @@ MAKERS: dict[str, Callable[[str], Law]] = {
     "isp": lambda text: isp.Isp(curves=text),
     "jpeg": lambda text: combined.Compressed(parse(text)),
     "enlarged": lambda text: combined.Enlarged(parse(text)),
+    "smoothed": lambda text: combined.Smoothed(parse(text)),
     "one_of": lambda text: combined.OneOf(
         tuple(parse(part) for part in text.split("+"))
     ),

@@ -1,6 +1,9 @@
 """Cuts patches from images, flips and rotates them. Nothing here is random."""
 
 import numpy as np
+from PIL import Image
+
+MOST_ENLARGED = 2.0
 
 
 def pick(u: float, count: int) -> int:
@@ -35,3 +38,23 @@ def shrink(patch: np.ndarray, factor: int) -> np.ndarray:
 def fitting_factor(image: np.ndarray, factor: int, side: int) -> int:
     """Returns `factor`, or the largest below it for which `side` still fits."""
     return max(1, min(factor, min(image.shape[:2]) // side))
+
+
+def enlargement(u: float) -> float:
+    """Returns a factor from 1 to MOST_ENLARGED, at which `u` in [0, 1] points."""
+    return 1 + u * (MOST_ENLARGED - 1)
+
+
+def enlarge(patch: np.ndarray, side: int) -> np.ndarray:
+    """Returns a square uint16 patch at a larger side, by the bicubic filter."""
+    resized = resize(patch.astype(np.float32), side, side)
+    return np.round(np.clip(resized, 0, 65535)).astype(np.uint16)
+
+
+def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Returns float32 [H, W, C] with other sides, by Pillow's bicubic filter."""
+    planes = [
+        np.asarray(Image.fromarray(p).resize((width, height), Image.Resampling.BICUBIC))
+        for p in np.moveaxis(image, -1, 0)
+    ]
+    return np.stack(planes, -1)

@@ -103,16 +103,20 @@ class _Reader:
         chosen = np.searchsorted(self._shares, u[0], side="right")
         source = self._sources[min(chosen, len(self._sources) - 1)]
         image = source[patches.pick(u[1], len(source))]
-        factor = 1
+        size, factor = side, 1
         if u[2] < config.downscale_probability:
             factor = config.downscale_factors[
                 patches.pick(u[3], len(config.downscale_factors))
             ]
             factor = patches.fitting_factor(image, factor, side)
-        patch = patches.crop(image, u[4], u[5], side * factor)
+            size = side * factor
+        elif u[2] < config.downscale_probability + config.enlarge_probability:
+            size = max(1, round(side / patches.enlargement(u[3])))
+        patch = patches.crop(image, u[4], u[5], size)
         patch = images.to_channels(patch, self._channels)
         patch = patches.orient(patch, u[6] < 0.5, patches.pick(u[7], 4))
-        return patches.shrink(patch, factor)
+        patch = patches.shrink(patch, factor)
+        return patch if size >= side else patches.enlarge(patch, side)
 
 
 def count_images(config: Data) -> int:

@@ -1,4 +1,4 @@
-"""What happens to a photo after the camera: JPEG and enlargement."""
+"""What happens to a photo after the camera: JPEG."""
 
 import io
 
@@ -25,12 +25,3 @@ def compress(image: np.ndarray, quality: int) -> np.ndarray:
     Image.fromarray(pixels).save(buffer, "JPEG", quality=quality)
     read = np.asarray(Image.open(buffer), np.float32) / 255
     return read.reshape(image.shape)
-
-
-def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Returns float32 [H, W, C] with other sides, by Pillow's bicubic filter."""
-    planes = [
-        np.asarray(Image.fromarray(p).resize((width, height), Image.Resampling.BICUBIC))
-        for p in np.moveaxis(image, -1, 0)
-    ]
-    return np.stack(planes, -1)

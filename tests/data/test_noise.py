@@ -152,7 +152,34 @@ def test_enlarged_noise_has_a_larger_grain_and_leaves_the_image_sharp(rng):
     np.testing.assert_array_equal(still, clean)
 
 
-@pytest.mark.parametrize("law", ["enlarged:gaussian:20", "jpeg:shared:5-9", "isp"])
+def test_smoothed_noise_is_that_of_a_camera_that_smooths_colour_most():
+    clean = np.full((96, 80, 3), 0.5, np.float32)
+    clean[::2] = 0.25
+    luma = np.array([0.299, 0.587, 0.114])
+
+    def measure(law, seed):  # what is left of brightness and of colour
+        n = noise.sample(noise.parse(law), clean, seed=seed, clip=False) - clean
+        bright = n @ luma
+        return bright.std() * 255, (n - bright[..., None]).std() * 255
+
+    bright, colour = np.transpose(
+        [measure("smoothed:gaussian:20", seed) for seed in range(30)]
+    )
+    untouched = measure("gaussian:20", 0)  # the control
+    assert bright.max() < 1.03 * untouched[0]
+    assert colour.max() < 1.03 * untouched[1]
+    assert bright.min() > 0.3 * untouched[0]
+    assert colour.min() < 0.12 * untouched[1]
+    assert np.median(bright / colour) > 3 * untouched[0] / untouched[1]
+    grey = noise.sample(noise.parse("smoothed:gaussian:20"), clean[..., :1], seed=3)
+    assert 0.3 < 255 / 20 * np.std(grey - clean[..., :1]) < 1
+    still = noise.sample(noise.parse("smoothed:gaussian:0"), clean, seed=0)
+    np.testing.assert_array_equal(still, clean)
+
+
+@pytest.mark.parametrize(
+    "law", ["enlarged:gaussian:20", "smoothed:isp_wide", "jpeg:shared:5-9", "isp"]
+)
 @pytest.mark.parametrize("shape", [(1, 1, 3), (2, 9, 1)])
 def test_the_smallest_images_have_noise_too(law, shape):
     clean = np.full(shape, 0.5, np.float32)
@@ -261,6 +288,7 @@ def test_one_of_draws_each_law_as_often_as_it_is_named():
         "jpeg",
         "jpeg:pink",
         "enlarged:",
+        "smoothed:pink",
     ],
 )
 def test_one_of_what_is_not_known_is_refused(name):

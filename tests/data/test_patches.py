@@ -61,3 +61,19 @@ def test_16_bits_hold_8_exactly():
 @pytest.mark.parametrize(("wanted", "got"), [(1, 1), (2, 2), (3, 2), (9, 2)])
 def test_factor_gives_way_to_the_size_of_the_image(wanted, got):
     assert patches.fitting_factor(np.zeros((20, 11, 3)), wanted, 5) == got
+
+
+def test_enlarge_keeps_what_is_flat_and_stays_in_range():
+    flat = np.full((5, 5, 3), 54321, np.uint16)
+    np.testing.assert_array_equal(
+        patches.enlarge(flat, 9), flat[:1, :1].repeat(9, 0).repeat(9, 1)
+    )
+    ends = (np.indices((6, 6)).sum(0) % 2 * 65535).astype(np.uint16)[..., None]
+    grown = patches.enlarge(ends, 11)  # cubic curves overshoot, and would wrap around
+    assert grown.shape == (11, 11, 1)
+    assert (grown[0, 0, 0], grown[0, -1, 0]) == (0, 65535)
+
+
+@pytest.mark.parametrize(("u", "factor"), [(0, 1), (0.5, 1.5), (1, 2)])
+def test_enlargement_spans_one_to_two(u, factor):
+    assert patches.enlargement(u) == factor

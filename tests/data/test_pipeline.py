@@ -151,6 +151,35 @@ def test_downscaling_comes_as_often_as_asked():
     assert np.mean(grey) == pytest.approx(0.25, abs=0.06)
 
 
+def test_enlarging_comes_as_often_as_asked_and_makes_soft_patches():
+    """An edge that is sharp to the pixel becomes a ramp, of the same two colours."""
+    config = Data(
+        source="dead_leaves",
+        patch_size=16,
+        downscale_probability=0.5,
+        enlarge_probability=0.25,
+    )
+    reader = pipeline._Reader(config)
+    squares = np.kron(np.indices((8, 8)).sum(0) % 2, np.ones((8, 8)))
+    reader._sources = [[np.repeat(squares[..., None] * 255, 3, -1).astype(np.uint8)]]
+    u = np.random.RandomState(0).uniform(size=(400, reader.COUNT)).astype(np.float32)
+    made = [reader(row) for row in u]
+    assert {(p.shape, p.dtype) for p in made} == {((16, 16, 3), np.dtype(np.uint16))}
+    soft = [bool(((p > 3000) & (p < 62000)).any()) for p in made]
+    between = (u[:, 2] > 0.5) & (u[:, 2] < 0.75)
+    # Factors next to 1 change nothing; an average of two pixels may be between, too.
+    assert np.mean(np.array(soft)[between]) > 0.9
+    assert not np.array(soft)[u[:, 2] > 0.75].any()
+    # Half the edges in a patch that is enlarged twice.
+    row = np.array([0.3, 0.3, 0.6, 0.0, 0.3, 0.3, 0.3, 0.0], np.float32)
+    twice = row.copy()
+    twice[3] = 1.0
+    edges = [
+        np.count_nonzero(np.diff(reader(r)[0, :, 0] > 32767)) for r in (row, twice)
+    ]
+    assert edges == [2, 1]
+
+
 def test_sources_mix_by_weight(folder):
     config = Data(source={folder: 3, "dead_leaves": 1}, patch_size=SIDE)
     reader = pipeline._Reader(config)
@@ -187,6 +216,8 @@ def test_prefetch_shards_the_global_batch(config):
         ({"batch_size": -4}, "batch_size.*-4"),
         ({"downscale_probability": 1.5}, "1.5"),
         ({"downscale_probability": float("nan")}, "nan"),
+        ({"enlarge_probability": -0.1}, "-0.1"),
+        ({"downscale_probability": 0.6, "enlarge_probability": 0.5}, "0.6 and 0.5"),
         ({"downscale_factors": (0,)}, r"\(0,\)"),
         ({"downscale_factors": (1.5,)}, "1.5"),
         ({"noise": "gaussian:-3"}, "-3"),
