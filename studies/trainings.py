@@ -124,8 +124,12 @@ def find_done(study: Study, run: Run) -> Run | None:
     if not path.exists():
         return None
     done = json.loads(path.read_text())
-    if {key: done.get(key) for key in run} != run:
-        raise ValueError(f"{path} belongs to a run with other settings; move it away")
+    others = [key for key in run if done.get(key) != run[key]]
+    if others:
+        raise ValueError(
+            f"{path} belongs to a run with other settings ({', '.join(others)}); move "
+            "it away"
+        )
     return done
 
 

@@ -172,13 +172,15 @@ def _hash_package() -> str:
 def _hash_loaded() -> str:
     """What else is loaded that has no version: methods of one's own, with their parts.
 
-    Not of the standard library or of installed packages.
+    Not of the standard library or of installed packages, nor what TensorFlow writes
+    anew each time that it makes a graph of Python code.
     """
     library = Path(sysconfig.get_path("stdlib"))
     files = {
         Path(file)
-        for module in [*sys.modules.values()]
+        for name, module in [*sys.modules.items()]
         if isinstance(module, types.ModuleType)
+        if not name.startswith("__autograph_generated_file")
         if (file := vars(module).get("__file__"))
     }
     own = [

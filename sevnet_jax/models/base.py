@@ -72,12 +72,7 @@ class Network(nn.Module):
 
     def restore_tile(self, x: Array) -> Array:  # [B, H, W, C] -> [B, H, W, C]
         """Restores a tile whose values are already freed of centre and spread."""
-        if self.told:
-            raise ValueError(
-                f"{type(self).__name__} is told the {' and '.join(self.told)} of whole "
-                "images, so it must define restore_tile, which does not take out its "
-                "tile's own"
-            )
+        check_tiles(self)
         return self(x)
 
     def with_fields(self, **fields: Any) -> Self:
@@ -221,6 +216,16 @@ def list_fields(network: type[nn.Module]) -> list[str]:
     """Returns the names of a network's own fields."""
     names = [field.name for field in dataclasses.fields(network)]
     return [name for name in names if name not in ("parent", "name")]
+
+
+def check_tiles(model: Network) -> None:
+    """Raises ValueError if a network is told what it does not know how to use."""
+    if model.told and type(model).restore_tile is Network.restore_tile:
+        raise ValueError(
+            f"{type(model).__name__} is told the {' and '.join(model.told)} of whole "
+            "images, so it must define restore_tile, which does not take out its "
+            "tile's own"
+        )
 
 
 def find_shapes(model: Network) -> dict[str, Any]:

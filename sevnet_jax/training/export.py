@@ -24,8 +24,9 @@ _WEIGHTS = ("init_weights", "denoiser")  # keys of the recipe
 def find_hashes(recipe: Recipe, begun: Start | None = None) -> dict[str, str]:
     """Returns the hashes of the weights that a recipe names.
 
-    A run remembers them: a file that is replaced under the same name is noticed when
-    the run resumes. `begun` is what a run that has a checkpoint began from.
+    A run remembers them: a denoiser that is replaced under the same name is noticed
+    when the run resumes. `begun` is what a run that has a checkpoint began from; that
+    file may be another by now.
     """
     hashes = {"init_weights": begun["sha256"]} if begun else {}
     for key in _WEIGHTS:

@@ -14,7 +14,7 @@ from jax import stages
 
 from sevnet_jax import config, weights
 from sevnet_jax.data import pipeline
-from sevnet_jax.models.base import find_shapes
+from sevnet_jax.models.base import check_tiles, find_shapes
 from sevnet_jax.training import parallel
 from sevnet_jax.training.checkpoint import FOLDER, Checkpoints
 from sevnet_jax.training.export import (
@@ -83,6 +83,7 @@ def train(
             # First: a bad network or source leaves no trace.
             model = recipe.build_model()
             find_shapes(model)
+            check_tiles(model)  # now, and not when its weights are used
             validation = Validation(recipe.watch, recipe.seed, model.channels)
             stack.enter_context(claim(folder, recipe, hashes, accept_changes))
             return validation

@@ -19,7 +19,7 @@ CONFIG = "config.json"
 START = "start.json"  # of a run from weights: which ones, and their past
 HISTORY = "history"  # in it: settings that were changed on the way
 LOCK = ".lock"
-# If one of these is no longer 0, or 0 now, checkpoints have other arrays.
+# If one of these is no longer 0, or 0 now, checkpoints have another structure.
 FIXED = ("optimizer.clip_norm", "optimizer.weight_decay", "optimizer.ema_decay")
 Hashes = Mapping[str, str]  # of weights, by the key that names them; of the config
 Start = Mapping[str, Any]  # the sha256 of weights, with their provenance
@@ -33,8 +33,8 @@ def claim(
 ) -> Iterator[None]:
     """Holds the folder for this run; refuses what is not its own.
 
-    `hashes` are those of the weights that the recipe names, and of the config file if
-    that defines parts. The lock is the system's: it ends with the process, however
+    `hashes` are those of the weights that the run uses, and of the config file if that
+    defines parts. The lock is the system's: it ends with the process, however
     that ends.
     """
     new = _to_json(recipe, hashes)
@@ -109,9 +109,10 @@ def save_config(
         history = [{**entry, "step": min(entry["step"], step)} for entry in history]
         history += [{"step": step, "before": before}] if before else []
     history = history if step else []
-    if start:
-        _write(path / START, start)
+    # First, as without it the folder is not that of a run.
     _write(path / CONFIG, {**config, **({HISTORY: history} if history else {})})
+    if start and len(start) > 1:  # or the weights are away, perhaps not for good
+        _write(path / START, start)
     return history
 
 

@@ -6,6 +6,8 @@ import dataclasses
 import io
 import json
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -156,6 +158,22 @@ def test_parts_of_a_users_method_that_changed_are_scored_again(
     again = Counting()
     run(photos, tmp_path / "out", again)
     assert again.calls == 4
+
+
+def test_scores_are_used_again_after_a_training_of_the_same_process(
+    photos, tmp_path, monkeypatch
+):
+    """For its data, TensorFlow loads modules from files of random names."""
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, tmp_path / "out", Counting(fail_at=4))
+    file = tmp_path / "__autograph_generated_filex8k2.py"
+    file.write_text("one = 1")
+    module = types.ModuleType(file.stem)
+    module.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, file.stem, module)
+    again = Counting()
+    run(photos, tmp_path / "out", again)
+    assert again.calls == 2
 
 
 def test_a_line_cut_short_by_a_kill_is_done_again(photos, tmp_path):

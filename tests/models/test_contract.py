@@ -275,6 +275,8 @@ def test_a_network_that_is_told_something_needs_its_own_restore_tile():
 
     with pytest.raises(ValueError, match="Told is told the centre of whole images"):
         Told().restore_tile(jnp.zeros((1, 4, 4, 3)))
+    with pytest.raises(ValueError, match="must define restore_tile"):
+        base.check_tiles(Told())
 
 
 def test_a_network_knows_the_reach_of_its_parts(monkeypatch):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sevnet_jax.training import workdir
 from sevnet_jax.training.export import export_weights, load_start
 from sevnet_jax.training.loop import train
 from sevnet_jax.training.recipe import Data, Optimizer, Recipe, Watch
 from sevnet_jax.training.step import create_state
+from sevnet_jax.training.workdir import read_start
 from sevnet_jax.weights import load_named, load_weights
 
 
@@ -98,26 +100,48 @@ def test_what_a_run_began_from_cannot_be_changed(recipe, tmp_path):
     train(same, tmp_path / "run", accept_changes=True)
 
 
-@pytest.mark.parametrize("loss", ["gone", "changed", "gone before it was recorded"])
-def test_a_run_goes_on_without_what_it_began_from(recipe, tmp_path, loss, caplog):
+@pytest.mark.parametrize("recorded", [True, False])  # early runs did not
+@pytest.mark.parametrize("file_is", ["gone", "changed", "there"])
+def test_a_run_goes_on_without_what_it_began_from(
+    recipe, tmp_path, file_is, recorded, caplog
+):
     train(recipe, tmp_path / "first")
     file = tmp_path / "first" / "weights.safetensors"
     second = dataclasses.replace(recipe, init_weights=str(file), seed=5)
     run, sha256 = tmp_path / "run", load_weights(file).sha256
     train(second, run)
     begun = load_weights(run / "weights.safetensors").provenance["start"]
-    file.unlink()
-    if loss == "changed":
-        train(dataclasses.replace(recipe, seed=1), tmp_path / "first" / "again")
-        shutil.copy(tmp_path / "first" / "again" / "weights.safetensors", file)
-    if "recorded" in loss:  # as runs of earlier versions
+    kept = shutil.copy(file, tmp_path / "kept.safetensors")
+    if file_is == "gone":
+        file.unlink()
+    if file_is == "changed":
+        train(dataclasses.replace(recipe, seed=1), tmp_path / "other")
+        shutil.copy(tmp_path / "other" / "weights.safetensors", file)
+    if not recorded:
         (run / "start.json").unlink()
-        begun = {"sha256": sha256}
+    lost = not recorded and file_is != "there"
     train(dataclasses.replace(second, steps=2), run, accept_changes=True)
     found = load_weights(run / "weights.safetensors").provenance
-    assert (found["step"], found["start"]) == (2, begun)
+    assert (found["step"], found["start"]) == (2, {"sha256": sha256} if lost else begun)
     assert begun["sha256"] == sha256
-    assert ("the hash only" in caplog.text) == ("recorded" in loss)
+    assert ("the hash only" in caplog.text) == lost
+    # Back again, it is known again.
+    shutil.copy(kept, file)
+    assert read_start(run, second) == begun
+
+
+def test_what_makes_another_structure_is_no_checkpoint(recipe, tmp_path, monkeypatch):
+    """The list of such settings has none that could go on."""
+    train(recipe, tmp_path / "run")
+    fixed = workdir.FIXED
+    monkeypatch.setattr(workdir, "FIXED", ())
+    for key in fixed:
+        name = key.removeprefix("optimizer.")
+        value = 0.0 if getattr(recipe.optimizer, name) else 0.5
+        optimizer = dataclasses.replace(recipe.optimizer, **{name: value})
+        other = dataclasses.replace(recipe, optimizer=optimizer, steps=2)
+        with pytest.raises(ValueError, match=r"checkpoint|do not match"):
+            train(other, tmp_path / "run", accept_changes=True)
 
 
 def test_without_a_file_the_seed_decides(recipe):

@@ -6,6 +6,7 @@ import pytest
 from flax import linen as nn
 
 from sevnet_jax.models import Network, base
+from sevnet_jax.training import workdir
 from sevnet_jax.training.recipe import from_mapping, make_config
 from sevnet_jax.training.workdir import check_fresh, claim, save_config
 
@@ -133,13 +134,17 @@ def test_a_run_that_has_lost_its_checkpoints_is_refused(tmp_path, kept, words):
         check_fresh(tmp_path)
 
 
-def test_what_changes_the_arrays_of_a_checkpoint_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "before", "now"),
+    [("clip_norm", 0.0, 0.5), ("weight_decay", 0.0, 0.5), ("ema_decay", 0.999, 0.0)],
+)
+def test_what_a_checkpoint_cannot_go_on_with_is_refused(tmp_path, name, before, now):
     save_config(tmp_path, recipe(), {"init_weights": "abc"})
-    clipped = recipe(optimizer={"clip_norm": 1.0})
+    clipped = recipe(optimizer={name: now})
     with claim(tmp_path, clipped, {"init_weights": "def"}, accept_changes=True):
         pass  # nothing is lost yet
     (tmp_path / "checkpoints" / "3").mkdir(parents=True)
-    words = r"cannot go on with this: optimizer\.clip_norm was 0\.0, now 1\.0"
+    words = rf"cannot go on with this: optimizer\.{name} was {before}, now {now}"
     for accept in (False, True):
         with (
             pytest.raises(ValueError, match=words) as caught,
@@ -150,6 +155,24 @@ def test_what_changes_the_arrays_of_a_checkpoint_is_refused(tmp_path):
         assert "--accept_changes" not in str(caught.value)
     slower = recipe(optimizer={"learning_rate": 1e-5})
     with claim(tmp_path, slower, {"init_weights": "abc"}, accept_changes=True):
+        pass
+
+
+def test_a_start_that_is_cut_off_between_two_files_leaves_a_folder_to_go_on_in(
+    tmp_path, monkeypatch
+):
+    whole = workdir._write
+
+    def fail(path, content):
+        if path.name != "config.json":
+            raise OSError("no space left")
+        whole(path, content)
+
+    monkeypatch.setattr(workdir, "_write", fail)
+    start = {"sha256": "abc", "step": 3}
+    with pytest.raises(OSError, match="no space"):
+        save_config(tmp_path, recipe(), {"init_weights": "abc"}, start=start)
+    with claim(tmp_path, recipe(), {"init_weights": "abc"}):
         pass
 
 
