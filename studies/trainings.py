@@ -22,6 +22,7 @@ from sevnet_jax.data.sources import without_paths
 from sevnet_jax.evaluation import methods, protocol, runs, scenes
 from sevnet_jax.files import write_atomically
 from sevnet_jax.runtime import compiler_options
+from sevnet_jax.training import checkpoint, workdir
 from sevnet_jax.training.logs import read_metrics
 from sevnet_jax.training.loop import Diverged, train
 from sevnet_jax.training.recipe import Recipe, from_mapping
@@ -61,6 +62,7 @@ def train_and_score(
 ) -> list[Run]:
     """Returns the stages up to the best, which is scored; none if all diverged."""
     stages = stages or study.stages or len(results.STAGES)
+    runs.hash_code()  # now: what is edited during the training is not what will score
     found = train_stages(study, row, seed, stages, wanted)
     best = selection.find_best(found)
     up_to_best = found[: found.index(best) + 1] if best else []
@@ -124,7 +126,13 @@ def find_done(study: Study, run: Run) -> Run | None:
     if not path.exists():
         return None
     done = json.loads(path.read_text())
-    others = [key for key in run if done.get(key) != run[key]]
+    unsaid = [key for key in run if key not in done]
+    if unsaid:
+        raise ValueError(
+            f"{path} is of an earlier version and does not say {', '.join(unsaid)}; "
+            "add that, or move it away"
+        )
+    others = [key for key in run if done[key] != run[key]]
     if others:
         raise ValueError(
             f"{path} belongs to a run with other settings ({', '.join(others)}); move "
@@ -193,6 +201,8 @@ def train_weights(study: Study, run: Run, start: Path | None) -> float | None:
     recipe = make_recipe(study, run["row"], run["seed"], run["stage"], start)
     folder = study.workdir / name_run(run)
     print(f"--- {folder.name}", file=sys.stderr)
+    if not (has_weights(folder) or workdir.has_checkpoint(folder)):
+        (folder / checkpoint.SAVED).unlink(missing_ok=True)  # or it would be refused
     state = train(recipe, folder, terminal=sys.stderr.isatty())
     if int(state.step) < recipe.steps:
         sys.exit("stopped; rerun the same command to resume")

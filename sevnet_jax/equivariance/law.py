@@ -7,7 +7,7 @@ checked with `==`. Only other scales, where k x itself is rounded, have a tolera
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -86,8 +86,7 @@ def measure(
     coarsest = _coarsest_dtype(x)
     scales = fitting(x, SCALES) if scales is None else tuple(scales)
     shifts = tuple(shifts)
-    if not scales or any(scale <= 0 for scale in scales):
-        raise ValueError(f"give at least one scale, all above 0; got {scales}")
+    check_scales(scales)
     # A product with 1 is a copy: a function that works in place must not spoil x, and
     # one that writes into the same memory each time not its own first result.
     result = _to_arrays(fn(_combine(operator.mul, x, 1.0)))
@@ -196,6 +195,11 @@ def perturb(variables: Any, seed: int = 0) -> Any:
     return jax.tree.map(add_noise, variables)
 
 
+def check_scales(scales: Sequence[float]) -> None:
+    if not scales or any(scale <= 0 for scale in scales):
+        raise ValueError(f"give at least one scale, all above 0; got {scales}")
+
+
 def fitting(x: Any, scales: Iterable[float]) -> tuple[float, ...]:
     """The scales that every dtype of `x` can hold."""
     limits = [jnp.finfo(leaf.dtype) for leaf in jax.tree.leaves(x)]
@@ -215,7 +219,8 @@ def format_scale(value: float) -> str:
 
 
 def _round_to(dtype: np.dtype, value: float) -> float:
-    rounded = float(np.asarray(value, dtype))
+    with np.errstate(over="ignore"):
+        rounded = float(np.asarray(value, dtype))
     if rounded == 0 or not math.isfinite(rounded):
         raise ValueError(f"{value!r} is 0 or not finite as a {dtype}")
     return rounded

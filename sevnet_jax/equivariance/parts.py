@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from sevnet_jax.equivariance.law import Measurement, fitting, measure
+from sevnet_jax.equivariance.law import (
+    Measurement,
+    check_scales,
+    fitting,
+    measure,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +52,9 @@ def measure_parts(
     """
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
         raise ValueError("submodules can only be measured outside jax.jit")
-    scales = None if scales is None else tuple(scales)
+    if scales is not None:
+        scales = tuple(scales)
+        check_scales(scales)
 
     def record(x):
         calls = []
@@ -78,7 +85,9 @@ def measure_parts(
         if not signals or not all(map(_is_signal, results)):
             return []
         given_signals = [leaves[i] for i in signals]
-        wanted = scales if scales is None else fitting(given_signals, scales)
+        # Of the whole model, each scale that its input cannot hold is an error.
+        fits = path and scales is not None
+        wanted = fitting(given_signals, scales) if fits else scales
         finite = any(bool(jnp.isfinite(leaf).any()) for leaf in results)
         if path and (wanted == () or not finite):
             return []

@@ -127,8 +127,8 @@ def run(
     if parts := config.list_loaded():
         provenance["parts"] = parts
     images = [(scene.data, scene.noises, _identify(scene)) for scene in scenes]
-    code = [_hash_package(), _hash_loaded()]
-    progress = Progress(folder, {**provenance, "images": images, "code": code})
+    identity = {**provenance, "images": images, "code": hash_code()}
+    progress = Progress(folder, identity)
     left = [scene for scene in scenes if progress.get(scene) is None]
     if len(left) < len(scenes):
         done = len(scenes) - len(left)
@@ -163,16 +163,20 @@ def run(
     return Run(scores, tuple(skipped), sizes, provenance, progress)
 
 
-@functools.cache
-def _hash_package() -> str:
-    """What this package does: an installation that is edited keeps its version."""
-    return _hash_files(SOURCES.rglob("*.py"))
+def hash_code() -> list[str]:
+    """What this process computes with: this package, and what else has no version.
+
+    An installation that is edited keeps its version. Files are read once: what is
+    edited later does not run. So this is to be called before a long training, if that
+    is scored by the same process.
+    """
+    return [_hash_files(SOURCES.rglob("*.py")), _hash_files(_list_loaded())]
 
 
-def _hash_loaded() -> str:
-    """What else is loaded that has no version: methods of one's own, with their parts.
+def _list_loaded() -> list[Path]:
+    """Methods of one's own, with their parts.
 
-    Not of the standard library or of installed packages, nor what TensorFlow writes
+    Nothing of the standard library or of installed packages, nor what TensorFlow writes
     anew each time that it makes a graph of Python code.
     """
     library = Path(sysconfig.get_path("stdlib"))
@@ -189,14 +193,19 @@ def _hash_loaded() -> str:
         if not {library, SOURCES} & {*file.parents}
         and not {"site-packages", "dist-packages"} & {*file.parts}
     ]
-    return _hash_files(file for file in own if file.is_file())
+    return [file for file in own if file.is_file()]
 
 
 def _hash_files(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in sorted(paths):
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(_hash_file(path))
     return digest.hexdigest()
+
+
+@functools.cache
+def _hash_file(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def _identify(scene: Scene) -> list[tuple[str, int, int]]:

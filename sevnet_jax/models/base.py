@@ -226,6 +226,9 @@ def check_tiles(model: Network) -> None:
             "images, so it must define restore_tile, which does not take out its "
             "tile's own"
         )
+    inner = getattr(model, "inner", None)  # of a wrapper, which asks it for tiles
+    if isinstance(inner, Network):
+        check_tiles(inner)
 
 
 def find_shapes(model: Network) -> dict[str, Any]:

@@ -140,7 +140,8 @@ class Checkpoints:
             found = "; ".join(f"step {step}: {fault}" for step, fault in faults.items())
             raise ValueError(
                 f"no checkpoint in {str(self._folder)!r} is undamaged ({found}); "
-                "choose another --workdir, or delete this one to start over"
+                f"choose another --workdir, or delete {str(self._folder.parent)!r} "
+                "to start over"
             )
         return None
 

@@ -70,6 +70,11 @@ def train(
     origin = config.remember(config_file) if config_file else None
     recipe = parallel.on_all(lambda: resolve_epochs(recipe))
     begun = parallel.on_all(lambda: read_start(folder, recipe))
+    if not parallel.is_same(begun is None):
+        raise ValueError(
+            f"the hosts do not see the same checkpoints in {str(folder)!r}; they need "
+            "one disk"
+        )
     hashes = parallel.on_all(lambda: find_hashes(recipe, begun))
     if config_file and origin:
         # Numbers are compared one by one; code only by its file.

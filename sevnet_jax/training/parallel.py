@@ -78,6 +78,11 @@ def any_process(flag: bool) -> bool:
     return bool(multihost_utils.process_allgather(np.int32(flag)).any())
 
 
+def is_same(flag: bool) -> bool:
+    """Whether the flag is set on all processes or on none; all of them have to ask."""
+    return any_process(flag) != any_process(not flag)
+
+
 def on_all(action: Callable[[], Any]) -> Any:
     """Runs `action` on every process, and fails everywhere if it fails on one."""
     result, error = None, None

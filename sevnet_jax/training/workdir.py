@@ -75,9 +75,12 @@ def claim(
 def check_fresh(path: Path) -> None:
     """Raises ValueError if a run without a checkpoint has had one, or has weights.
 
-    Its log alone proves nothing: a kill may come before the first checkpoint.
+    Its log alone proves nothing: a kill may come before the first checkpoint. A folder
+    without a config has been emptied, but for what is hidden.
     """
-    if any((path / name).exists() for name in (weights.FILE, checkpoint.SAVED)):
+    if not (path / CONFIG).exists():
+        (path / checkpoint.SAVED).unlink(missing_ok=True)
+    elif any((path / name).exists() for name in (weights.FILE, checkpoint.SAVED)):
         last = max((record["step"] for record in read_metrics(path)), default=0)
         has = f"{weights.FILE} and " if (path / weights.FILE).exists() else ""
         raise ValueError(

@@ -213,3 +213,17 @@ def test_scales_that_a_part_cannot_hold_are_left_out_for_it(x):
     )
     assert len(whole.measurement.scales) == 2
     assert [row.value for row in part.measurement.scales] == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("scales", "words"),
+    [
+        ((-1.0, 2.0), "all above 0"),
+        ((0.0, 2.0), "all above 0"),
+        ((), "at least one"),
+        ((2.0, 1e50), "1e[+]50 is 0 or not finite"),
+    ],
+)
+def test_scales_that_the_whole_model_cannot_take_are_named(x, scales, words):
+    with pytest.raises(ValueError, match=words):
+        equivariance.measure_parts(layers.identity(), {}, x, scales=scales)

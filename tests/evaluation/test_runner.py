@@ -128,7 +128,7 @@ def test_scores_of_another_version_of_the_code_are_not_used(
     monkeypatch.setattr(runs, "SOURCES", source.parents[1])
 
     def work(calls, **changes):
-        runs._hash_package.cache_clear()
+        runs._hash_file.cache_clear()  # as in another process
         counting = Counting(**changes)
         with contextlib.suppress(KeyboardInterrupt):
             run(photos, tmp_path / "out", counting).progress.close()
@@ -138,7 +138,15 @@ def test_scores_of_another_version_of_the_code_are_not_used(
     source.write_text("2")
     work(4, fail_at=4)
     work(2)
-    runs._hash_package.cache_clear()
+
+
+def test_what_is_edited_after_it_was_loaded_does_not_count(tmp_path, monkeypatch):
+    source = tmp_path / "a.py"
+    source.write_text("1")
+    monkeypatch.setattr(runs, "SOURCES", tmp_path)
+    before = runs.hash_code()
+    source.write_text("2")
+    assert runs.hash_code() == before
 
 
 def test_parts_of_a_users_method_that_changed_are_scored_again(
@@ -155,6 +163,7 @@ def test_parts_of_a_users_method_that_changed_are_scored_again(
     with pytest.raises(KeyboardInterrupt):
         run(photos, tmp_path / "out", Counting(fail_at=4))
     helper.write_text("FACTOR = 2")
+    runs._hash_file.cache_clear()  # as in another process
     again = Counting()
     run(photos, tmp_path / "out", again)
     assert again.calls == 4

@@ -20,6 +20,7 @@ from sevnet_jax.models import (
     probe,
     register,
 )
+from sevnet_jax.models.wrapper import NormalizationWrapper
 from sevnet_jax.weights import Weights, load_weights, save_weights
 
 # Fields that make a network of a family quick to run, its design being kept.
@@ -277,6 +278,8 @@ def test_a_network_that_is_told_something_needs_its_own_restore_tile():
         Told().restore_tile(jnp.zeros((1, 4, 4, 3)))
     with pytest.raises(ValueError, match="must define restore_tile"):
         base.check_tiles(Told())
+    with pytest.raises(ValueError, match="must define restore_tile"):
+        base.check_tiles(NormalizationWrapper(Told()))
 
 
 def test_a_network_knows_the_reach_of_its_parts(monkeypatch):

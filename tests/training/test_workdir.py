@@ -127,10 +127,19 @@ def test_a_run_without_the_hash_of_its_file_goes_on(tmp_path, hashes):
     ],
 )
 def test_a_run_that_has_lost_its_checkpoints_is_refused(tmp_path, kept, words):
+    save_config(tmp_path, recipe(), {})
     (tmp_path / "metrics.jsonl").write_text('{"step": 7}\n')
     check_fresh(tmp_path)  # killed before its first one
     (tmp_path / kept).touch()
     with pytest.raises(ValueError, match=words):
+        check_fresh(tmp_path)
+
+
+def test_a_folder_that_was_emptied_but_for_hidden_files_is_a_new_one(tmp_path):
+    (tmp_path / ".saved").touch()
+    with claim(tmp_path, recipe(), {}):
+        check_fresh(tmp_path)
+        save_config(tmp_path, recipe(), {})
         check_fresh(tmp_path)
 
 
