@@ -7,8 +7,9 @@ python train.py --config configs/sevnet_s.py:second --config.init_weights=runs/s
 
 The first stage has many small patches, with which training soon leaves the plateau of
 linear filters. The second has large patches, in which the network sees less border.
-The stages wide and grey continue from its weights, wide_second and camera from those of
-wide, wide_third from those of wide_second, grey_camera from those of grey:
+The stages wide and grey continue from its weights; wide_second, wide_third and
+wide_fourth each from those of the one before; camera from those of wide_third,
+grey_camera from those of grey:
 
 python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
     --config.data.source=FOLDER --workdir runs/wide
@@ -61,6 +62,7 @@ STAGES["wide_third"] = {
         "noise": "one_of:gaussian:0-75+gaussian:0-75+gaussian:5-35",
     },
 }
+STAGES["wide_fourth"] = {**STAGES["wide_third"], "seed": 11, "steps": 8000}
 STAGES["grey"] = {**STAGES["wide"], "seed": 3, "steps": 1900}
 # Weights for noise that is not white: of cameras, JPEG files, enlarged images and film,
 # with white noise and none among them, which they must do well on too.
