@@ -62,7 +62,7 @@ STAGES["wide_third"] = {
         "noise": "one_of:gaussian:0-75+gaussian:0-75+gaussian:5-35",
     },
 }
-STAGES["wide_fourth"] = {**STAGES["wide_third"], "seed": 11, "steps": 8000}
+STAGES["wide_fourth"] = {**STAGES["wide_third"], "seed": 11, "steps": 7000}
 STAGES["grey"] = {**STAGES["wide"], "seed": 3, "steps": 1900}
 # Weights for noise that is not white: of cameras, JPEG files, enlarged images and film,
 # with white noise and none among them, which they must do well on too.

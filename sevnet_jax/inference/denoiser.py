@@ -201,7 +201,12 @@ class Denoiser:
 
 
 def _saw_white_noise(weights: Weights) -> bool:
-    """Whether weights are for white noise; of those that do not say, it is assumed."""
+    """Whether weights are for white noise; of those that do not say, it is assumed.
+
+    Not of imported ones, many of which are for cameras.
+    """
+    if "imported" in weights.provenance:
+        return False
     recipe = weights.provenance.get("recipe", {})
     law = recipe.get("data", recipe).get("noise", "gaussian")
     laws = law.removeprefix("one_of:").split("+")

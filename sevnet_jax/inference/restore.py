@@ -1,8 +1,9 @@
 """Restores a picture file. The command and the web page both use this."""
 
+import collections
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from sevnet_jax import images
 from sevnet_jax.inference.automatic import AutoDenoiser
-from sevnet_jax.inference.choose import find_kind
+from sevnet_jax.inference.choose import Choice, find_kind
 from sevnet_jax.inference.denoiser import Denoiser, Progress, blend
 from sevnet_jax.inference.program import SYMMETRIES
 
@@ -70,23 +71,48 @@ def restore_file(
             "channels": channels,
             "clipped": clipped,
         }
-        pages = pixels.ndim == 4
-        choice = denoiser.choose(pixels[0] if pages else pixels, **said)
-        notes.append(f"first page: {choice}" if pages else str(choice))
-        used, passes = denoiser.find_denoiser(choice), choice.passes
+        pages = pixels if pixels.ndim == 4 else pixels[None]
+        choices = [denoiser.choose(page, **said) for page in pages]
+        notes.append(describe_choices(choices))
+        used = denoiser.find_denoiser(choices[0])
+        passes = sum(choice.passes for choice in choices) / len(choices)
         restore = (
-            functools.partial(denoiser, **said)  # which chooses for each page
-            if pages
-            else functools.partial(denoiser.restore, choice=choice)
+            functools.partial(restore_pages, denoiser, choices=choices)
+            if pixels.ndim == 4
+            else functools.partial(denoiser.restore, choice=choices[0])
         )
     else:
         used, passes = denoiser, len(denoiser.choose_channels(count))
         restore = functools.partial(denoiser, clipped=clipped)
         if denoiser.weights.model.channels == 3 and is_grey(pixels):
             notes.append("grey, and these weights are for colour: they remove little")
-    announce(used, pixels.size // count * passes)
+    announce(used, round(pixels.size // count * passes))
     restored = restore(pixels, progress=progress, **options)
     return Restored(picture, restored, tuple(notes))
+
+
+def restore_pages(
+    denoiser: AutoDenoiser,
+    pages: np.ndarray,
+    *,
+    choices: Sequence[Choice],
+    progress: Progress = iter,
+    **options: Any,
+) -> np.ndarray:  # [N, H, W, C] -> the same
+    """Restores each page as was chosen for it."""
+    chosen = progress([*zip(pages, choices, strict=True)])
+    restored = [denoiser.restore(page, choice, **options) for page, choice in chosen]
+    return np.stack(restored)
+
+
+def describe_choices(choices: Sequence[Choice]) -> str:
+    """Returns what was chosen, and for one page why."""
+    if len(choices) == 1:
+        return str(choices[0])
+    counts = collections.Counter(choice.what for choice in choices)
+    return "; ".join(
+        f"{count} page{'s' * (count > 1)}: {what}" for what, count in counts.items()
+    )
 
 
 def is_grey(pixels: np.ndarray) -> bool:  # [H, W], [H, W, C] or [N, H, W, C]

@@ -2,15 +2,15 @@
 
 Stone, gravel and foliage, sharp to the pixel, can look like noise to them, in images
 that have no other. But a camera's noise is everywhere, and about as strong wherever the
-image is as bright. So little more is removed anywhere than twice what is usual at that
-brightness. The price: noise in less than half of an image, as in a collage, stays where
-the rest is as bright. Scaling the image scales the result.
+image is as bright. So little more is removed anywhere than four times what is usual at
+that brightness. The price: noise in less than half of an image, as in a collage, stays
+where the rest is as bright. Scaling the image scales the result.
 """
 
 import numpy as np
 
 CELL = 16  # pixels a side, over which it is measured what is removed
-MOST = 2.0  # times what is usual
+MOST = 4.0  # times what is usual
 FEWEST = 16  # cells that are not flat; with less there is nothing usual
 # Usual is the median of all these cells, or, if that is more, the lower quartile of the
 # share of them that is nearest in brightness.

@@ -225,6 +225,16 @@ def test_the_file_to_read_is_not_written_over(state, hyper, tmp_path, capsys):
     assert path.read_bytes() == before
 
 
+def test_only_names_of_the_format_are_written(state, hyper, tmp_path, capsys):
+    save_file(state, tmp_path / "a.safetensors")
+    argv = ["import", str(tmp_path / "a.safetensors"), *hyper]
+    assert main([*argv, "-o", str(tmp_path / "x.pth")]) == 2
+    assert "the file to write is a .safetensors file" in capsys.readouterr().err
+    argv[-1] = str(tmp_path / "none.json")
+    assert main([*argv, "-o", str(tmp_path / "x.safetensors")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+
+
 def test_weights_of_another_preset_are_told_which(tmp_path, capsys):
     network = create_model("restormer_gaussian")
     zeros = {

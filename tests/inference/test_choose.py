@@ -210,6 +210,15 @@ def test_an_empty_channel_is_not_a_clipped_one(rng, value):
     assert choose(image, clipped=True).clipped
 
 
+def test_rounding_is_not_taken_for_noise_that_channels_share(rng):
+    ramp = 60 + np.add.outer(np.arange(160) / 7, np.arange(160) / 9)
+    offsets = np.array([0, 40, 90])
+    rounded = np.rint(ramp)[..., None] + offsets
+    assert measure_sharing(rounded) == 0
+    grain = rng.normal(0, 3, ramp.shape)
+    assert measure_sharing(np.rint(ramp + grain)[..., None] + offsets) > 0.9
+
+
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71, 0))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"
@@ -217,5 +226,8 @@ def test_a_choice_says_why():
     assert text.startswith("colour, channel by channel, white noise (")
     assert text.endswith("(correlation 1.0, 96% the same in all channels)")
     assert "(correlation over 99)" in str(Choice("colour", "camera", False, 1e27))
+    assert Choice("grey", "camera", True, 2.71).what == (
+        "grey, camera noise, clipping undone"
+    )
     text = str(Choice("independent", "white", False))
     assert text == "independent channels, white noise"

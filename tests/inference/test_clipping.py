@@ -175,16 +175,19 @@ def test_truth_values_of_any_kind(rng, no, yes):
 
 
 @pytest.mark.parametrize(
-    ("law", "white"),
+    ("provenance", "white"),
     [
-        ("gaussian:0-75", True),
-        ("one_of:gaussian:0-75+gaussian:5-35", True),
-        ("one_of:gaussian:0-75+isp", False),
-        ("isp", False),
+        ({"recipe": {"data": {"noise": "gaussian:0-75"}}}, True),
+        ({"recipe": {"data": {"noise": "one_of:gaussian:0-75+gaussian:5-35"}}}, True),
+        ({"recipe": {"data": {"noise": "one_of:gaussian:0-75+isp"}}}, False),
+        ({"recipe": {"data": {"noise": "isp"}}}, False),
+        ({}, True),
+        ({"imported": {"file": "official.pth"}}, False),
     ],
 )
-def test_weights_undo_it_by_themselves_if_all_their_noise_was_white(law, white, rng):
-    provenance = {"recipe": {"data": {"noise": law}}}
+def test_weights_undo_it_by_themselves_if_all_their_noise_was_white(
+    provenance, white, rng
+):
     found = dataclasses.replace(load_named("sevnet_s"), provenance=provenance)
     denoiser = Denoiser(found)
     noisy = np.concatenate([draw_flat(rng, 0.95, side=64)[0] for _ in range(3)], -1)

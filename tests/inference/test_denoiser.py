@@ -162,8 +162,10 @@ def test_every_strength_is_a_blend_of_the_restored_image(denoiser, rng, dtype, o
         assert restored.dtype == image.dtype
 
 
-def test_the_ensemble_turns_with_the_image(denoiser, rng):
-    image = draw(rng, (16, 16, 3))
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_ensemble_turns_with_the_image(write_weights, rng, channels):
+    denoiser = Denoiser(load_weights(write_weights("own", channels=channels)))
+    image = draw(rng, (16, 16, channels))
     turned = np.rot90(image)[:, ::-1]
     expected = np.rot90(denoiser(image, ensemble=True))[:, ::-1]
     np.testing.assert_allclose(denoiser(turned, ensemble=True), expected, atol=1e-5)
@@ -189,6 +191,14 @@ def test_tiles_give_what_the_whole_gives(denoiser, rng, shape, ensemble):
     assert len(seen) > 1
     whole = denoiser(image, ensemble=ensemble)
     assert np.abs(restored - whole).max() <= 1e-5
+
+
+def test_tiles_of_a_grey_network_give_what_the_whole_gives(write_weights, rng):
+    weights = load_weights(write_weights("grey", channels=1))
+    image = draw(rng, (150, 103, 1))
+    image[:75] *= 0.1
+    tiled = Denoiser(weights, tile_pixels=96 * 96)(image)
+    assert np.abs(tiled - Denoiser(weights)(image)).max() <= 1e-5
 
 
 def test_tiles_with_their_own_mean_would_not(denoiser, rng):

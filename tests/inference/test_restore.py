@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from scipy import ndimage
 
+from sevnet_jax import images
 from sevnet_jax.inference import command
 from sevnet_jax.inference.denoiser import Denoiser
 
@@ -28,6 +30,43 @@ def test_bands_of_a_tiff_are_all_restored(rng, tmp_path, capsys, count):
     assert "independent channels" in capsys.readouterr().err
     after = tifffile.imread(tmp_path / "a_denoised.tif")
     assert (after != before).any((0, 1)).all()
+
+
+def test_each_page_of_a_stack_has_a_choice_and_all_are_counted(rng, tmp_path, capsys):
+    white = rng.normal(128, 20, (3, 64, 64, 3))
+    white[1] = 128 + 3 * ndimage.gaussian_filter(white[1] - 128, (1, 1, 0))
+    path = tmp_path / "stack.tif"
+    tifffile.imwrite(path, white.clip(0, 255).astype(np.uint8), photometric="rgb")
+    assert command.main([str(path)]) == 0
+    said = capsys.readouterr().err
+    assert "2 pages: colour, white noise; 1 page: colour, camera noise" in said
+    after = tifffile.imread(tmp_path / "stack_denoised.tif")
+    assert (after.std((1, 2, 3)) < 0.5 * white.std((1, 2, 3))).all()
+
+
+@pytest.mark.parametrize(
+    ("ending", "dtype"),
+    [("png", "uint8"), ("png", "uint16"), ("jpg", "uint8"), ("tif", "float32")],
+)
+def test_grey_files_lose_their_noise(rng, tmp_path, capsys, ending, dtype):
+    clean = 0.5 + 0.3 * np.sin(np.arange(96) / 9)[:, None] * np.ones(96)
+    noisy = (clean + rng.normal(0, 0.05, clean.shape)).astype(np.float32)
+    path, white = tmp_path / f"a.{ending}", np.float32(1)
+    if dtype != "float32":
+        white = np.iinfo(dtype).max
+        noisy = np.rint(noisy * white).astype(dtype)
+    if ending == "tif":
+        tifffile.imwrite(path, noisy)
+    else:
+        Image.fromarray(noisy).save(path)
+    assert command.main([str(path)]) == 0
+    assert "; grey, " in capsys.readouterr().err
+    read = tifffile.imread if ending == "tif" else images.read_pixels
+    before, after = (
+        np.squeeze(read(p)) / np.float64(white)
+        for p in (path, tmp_path / f"a_denoised.{ending}")
+    )
+    assert np.std(after - clean) < 0.4 * np.std(before - clean)
 
 
 def test_alpha_of_a_tiff_stays(rng, tmp_path, capsys):

@@ -44,9 +44,10 @@ def keep(noisy, restored):
     return result
 
 
-def test_a_blob_keeps_all_but_twice_what_is_usual(smooth, gravel):
+def test_a_blob_keeps_all_but_a_few_times_what_is_usual(smooth, gravel):
     result = keep(gravel, smooth)
-    assert find_level((gravel - result)[INSIDE]) == pytest.approx(0.008, rel=0.1)
+    removed = find_level((gravel - result)[INSIDE])
+    assert removed == pytest.approx(texture.MOST * 0.004, rel=0.1)
     assert find_level((gravel - smooth)[INSIDE]) > 0.07  # the control
     outside = np.ones(gravel.shape, bool)
     outside[NEAR] = False
@@ -58,8 +59,8 @@ def test_the_change_is_a_ramp_between_centres_of_cells(rng, smooth):
     noisy[BLOB] += 0.07
     result = keep(noisy, smooth)
     taken = ((noisy - result) / (noisy - smooth))[..., 0]
-    # From all of it, at the centre of the cell outside, to 0.02 of 0.08.
-    expected = np.interp(np.arange(24, 40), [23.5, 39.5], [1, 0.25])
+    # From all of it, at the centre of the cell outside, to so much of 0.08.
+    expected = np.interp(np.arange(24, 40), [23.5, 39.5], [1, texture.MOST / 8])
     np.testing.assert_allclose(taken[24:40, 80], expected)
     np.testing.assert_allclose(taken[64, 40:56], expected)
 
@@ -153,7 +154,7 @@ def test_cells_at_the_end_are_measured_by_their_own_size(rng, smooth):
     """Of 183 pixels, the last 23 are one cell."""
     part = np.s_[:183, :183]
     noisy = smooth[part] + 0.01
-    noisy[160:, 160:] += 0.01  # twice the usual, no more
+    noisy[160:, 160:] += 0.01 * (texture.MOST - 1)  # no more than is left alone
     np.testing.assert_array_equal(keep(noisy, smooth[part]), smooth[part])
     noisy[160:, 160:] += 0.001
     assert (keep(noisy, smooth[part]) != smooth[part])[171:, 171:].all()
@@ -170,7 +171,7 @@ def test_the_denoiser_keeps_texture_in_a_picture_without_noise(
     rng, smooth, channels, kind
 ):
     clean = smooth[..., :channels].copy()
-    clean[BLOB] += draw(rng, 0.03, (64, 64, channels))
+    clean[BLOB] += draw(rng, 0.015, (64, 64, channels))
     picture = np.rint(255 * np.clip(clean, 0, 1)).astype(np.uint8)
     auto, alone = sevnet_jax.load(), sevnet_jax.load(CAMERA[kind])
 
@@ -178,8 +179,8 @@ def test_the_denoiser_keeps_texture_in_a_picture_without_noise(
         return find_level(images.to_float(restored) - images.to_float(picture))
 
     lost = lose(alone(picture))
-    assert lost > 0.002
-    assert lose(auto(picture, noise="camera")) < 0.1 * lost
+    assert lost > 0.001
+    assert lose(auto(picture, noise="camera")) < 0.3 * lost
     both = auto(picture, noise="camera", keep_texture=False)
     np.testing.assert_array_equal(both, alone(picture))
     white = auto(picture, noise="white")

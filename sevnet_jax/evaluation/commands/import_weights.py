@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_writable(args.out, "weights file")
+    if Path(args.out).suffix != ".safetensors":
+        raise ValueError(f"the file to write is a .safetensors file, got {args.out!r}")
     if Path(args.out).resolve() == Path(args.file).resolve():
         raise ValueError(f"{args.out} is the file to read; name another one to write")
     if args.hyper:
@@ -65,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_json(path: str) -> dict[str, Any]:
+    if not Path(path).is_file():
+        raise ValueError(f"there is no file {path!r}")
     try:
         found = json.loads(Path(path).read_text())
     except ValueError as error:

@@ -249,10 +249,13 @@ def match(
         if key in expected or not _is_ignored(key, original.ignored)
     }
     title = type(network).__name__
+    faults = []
     if missing := [key for key in expected if key not in found]:
-        raise ValueError(f"the weights of this {title} lack {_show(missing)}")
+        faults.append(f"the weights of this {title} lack {_show(missing)}")
     if extra := [key for key in found if key not in expected]:
-        raise ValueError(f"this {title} has no {_show(extra)}, but the weights do")
+        faults.append(f"this {title} has no {_show(extra)}, but the weights do")
+    if faults:
+        raise ValueError("; ".join(faults))
     for key, (path, shape) in expected.items():
         wanted = _official_shape(path, shape)
         if _squeeze(found[key]) != _squeeze(wanted):

@@ -7,8 +7,6 @@ parameters, and `keys/*.csv`, their parameters' names and shapes at full size. N
 is rounded: parameters are kept as float16 where that is exact, or as a seed and an
 affine map where NumPy draws them again to the last bit. Inner activations, which only
 say where a network went wrong, are thinned out.
-
-`xformer_withbias` is left out for its size: its norm is tested by Restormer's.
 """
 
 import gzip
@@ -20,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-LEFT_OUT = ("xformer_withbias",)
 # Inner activations that are officially called otherwise than their parameters.
 RENAMED = {
     f"encoders.0.0.GCE.{i}": f"encoders.0.0.GCE.depthwise_separable_convs.{i}"
@@ -31,8 +28,6 @@ KEPT = 512  # values of an inner activation
 
 def main(folder: str) -> None:
     for path in sorted(Path(folder, "golden").glob("*.npz")):
-        if path.stem in LEFT_OUT:
-            continue
         with np.load(path) as full:
             compact = shrink({name: full[name] for name in full})
         target = HERE / "golden" / path.name

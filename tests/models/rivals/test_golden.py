@@ -33,7 +33,8 @@ FIELDS = {
     "output_odd_padded": lambda config: {"pad_image": True},
     "output_tlc": lambda config: official.read_patches(config["tlc_train_size"]),
 }
-OTHERS = {"output_kernel"}  # CRWKV's by a GPU program that departs from its formula
+# CRWKV's by a GPU program that departs from its formula, and how far.
+OTHERS = {"output_kernel": 3e-4}
 
 
 @functools.lru_cache(maxsize=2)
@@ -104,7 +105,7 @@ def find_module(found, name):
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_numbers_are_the_originals_and_no_others(stem):
     _, variables, arrays, _ = load(stem)
-    outputs = {name for name in arrays if name.startswith("output")} - OTHERS
+    outputs = {name for name in arrays if name.startswith("output")} - {*OTHERS}
     assert outputs <= FIELDS.keys()
     tolerance = TOLERANCES.get(stem, 2e-5)
     for output in sorted(outputs):
@@ -120,6 +121,13 @@ def test_the_numbers_are_the_originals_and_no_others(stem):
         flat[path] = 1.01 * flat[path] + 0.01 * ripple.astype("f4")
         error = measure_error(stem, "output", traverse_util.unflatten_dict(flat))
         assert error > 5 * tolerance, path
+
+
+def test_the_program_for_gpus_of_crwkv_departs_from_its_formula_by_little():
+    _, variables, arrays, _ = load("crwkv")
+    restore, image = compile_for("crwkv", "output")
+    error = np.abs(restore(variables, image) - arrays["output_kernel"]).max()
+    assert TOLERANCES.get("crwkv", 2e-5) < error < OTHERS["output_kernel"]
 
 
 def test_every_original_has_a_golden():
