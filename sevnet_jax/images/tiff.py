@@ -74,7 +74,9 @@ def read(path: Path, most_pixels: int) -> Picture:
             orientation=read_orientation(page),
             tiff={
                 "shape": pixels.shape,
-                "photometric": "rgb" if colour else "minisblack",
+                "photometric": (
+                    "rgb" if colour and page.samplesperpixel > 2 else "minisblack"
+                ),
                 "compression": page.compression,
                 "extrasamples": page.extrasamples or None,
                 "resolution": _resolution(page),
@@ -113,14 +115,15 @@ def _check_chain(path: Path) -> None:
         counted, tag, wide = (8, 20, 8) if big else (2, 12, 4)
         place = int.from_bytes(head[8:16] if big else head[4:8], order)
         seen: set[int] = set()
-        while place:
+        size = path.stat().st_size
+        while 0 < place < size:  # beyond the end is a fault that tifffile names
             if place in seen:
                 raise Refused("a damaged image: its pages form a loop")
             seen.add(place)
             file.seek(place)
             count = int.from_bytes(file.read(counted), order)
-            file.seek(min(place + counted + tag * count, 2**62))
-            place = min(int.from_bytes(file.read(wide), order), 2**62)
+            file.seek(min(place + counted + tag * count, size))
+            place = int.from_bytes(file.read(wide), order)
 
 
 def name_kind(page: tifffile.TiffPage) -> str:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from sevnet_jax import images
 
-COUNT = 3000  # files, all formats together
+COUNT, FORMATS = 3000, 18  # files, all formats together
 MOST_PIXELS = 200_000
 MOST_BYTES = 64 * 2**20  # MOST_PIXELS of the widest pixels, several times over
 MOST_SECONDS = 10
@@ -52,6 +52,9 @@ def make_files():
     yield "plain.tif", by_tifffile(colour, photometric="rgb")
     yield "wide.tif", by_tifffile(wide, photometric="rgb", compression="lzw")
     yield "tiles.tif", by_tifffile(wide[..., 0], tile=(16, 16), compression="zlib")
+    yield "wide_grey.png", imagecodecs.png_encode(wide[..., 0].copy())
+    yield "big.tif", by_tifffile(colour, photometric="rgb", bigtiff=True)
+    yield "jpeg.tif", by_tifffile(colour, photometric="rgb", compression="jpeg")
     yield "pages.tif", by_tifffile(floats, photometric="minisblack")
     yield (
         "planar.tif",
@@ -86,16 +89,17 @@ def mutate(data, rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", range(FORMATS))
 def test_damaged_files_are_read_or_refused(tmp_path, number):
     name, good = list(make_files())[number]
     path = tmp_path / name
     path.write_bytes(good)
+    written = tmp_path / f"written{path.suffix}"
     assert images.read_picture(path, MOST_PIXELS).pixels.shape[-3:][0] in (24, 3)
     rng = np.random.default_rng([1, number])
     sizes, reasons = [], []
     tracemalloc.start()
-    for count in range(COUNT // 15):
+    for count in range(COUNT // FORMATS):
         data = mutate(good, rng)
         path.write_bytes(data)
         began = time.perf_counter()
@@ -103,6 +107,9 @@ def test_damaged_files_are_read_or_refused(tmp_path, number):
         try:
             picture = images.read_picture(path, MOST_PIXELS)
             sizes.append(picture.pixels.size)
+            # What was read can be written as well, with all that came with it.
+            images.check_target(written, picture.pixels, picture)
+            images.write_picture(written, picture.pixels, picture)
         except images.Refused as error:
             reasons.append(str(error).strip())
         assert tracemalloc.get_traced_memory()[1] < MOST_BYTES, (name, count)
@@ -115,7 +122,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, number):
 
 def test_every_good_file_is_read(tmp_path):
     names = [name for name, _ in make_files()]
-    assert len(names) == 15
+    assert len(names) == FORMATS
     for name, data in make_files():
         (tmp_path / name).write_bytes(data)
         assert images.read_picture(tmp_path / name, MOST_PIXELS).pixels.size
