@@ -21,10 +21,10 @@ MOST_BLOCKS = 8192  # of an image that are looked at
 FEWEST_BLOCKS = 16  # with less there is nothing to tell noises apart by
 SMOOTHEST = 0.2  # of the blocks
 QUIETEST = 0.1  # of the blocks, in which sharing is measured
-# White noise of 10 and more of 255 has 1.0 to 1.7 in colour, up to 2.5 in grey; cameras
-# and enlarged images have 2.9 and more in colour, many in grey less. Weak noise and no
-# noise are on both sides: the weights for cameras have seen both. Chosen by what the
-# weights restore of 40 held-out crops.
+# White noise of 10 and more of 255 has 1.0 to 1.7 in colour, up to 2.5 in grey. In
+# colour cameras have 5.0 and more, enlarged images 2.9; in grey many have less. Weak
+# noise and no noise are on both sides: the weights for cameras have seen both. Chosen
+# by what the weights restore of 40 held-out crops.
 CORRELATED = {"colour": 2.5, "grey": 1.75, "shared": 2.0}
 SHARED = 0.3  # white noise of 20 and more has up to 0.10
 # Film grain and toned pictures share about as much of the coarsest noise as of the

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax import export
 
+import eval as command
 from sevnet_jax.models import create_model, list_models
 from sevnet_jax.models.rivals import official
 
@@ -99,3 +100,14 @@ def test_forward_and_gradient_lower(name, platform):
         params, images
     )
     assert program.platforms == (platform,)
+
+
+@pytest.mark.slow
+@every_rival
+def test_the_kit_finds_what_breaks_the_law(name, tmp_path, capsys):
+    argv = ["equivariance", "--model", f"{name}_xs", "--size", "16", "--no-biases"]
+    assert command.main([*argv, "--out", str(tmp_path / "law.png")]) == 1
+    said = capsys.readouterr().out
+    _, culprits = said.split("The law is broken by")
+    assert ("DeformableConv" if name == "sadnet" else "Norm") in culprits
+    assert "=" in said  # of parts that keep it
