@@ -189,6 +189,7 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
     default = "rgb" if colours > 2 else "minisblack"
     photometric = source.tiff.get("photometric", default)
     extra = colours - (3 if photometric == "rgb" else 1)
+    given = source.tiff.get("extrasamples")
     tags = list(source.tiff.get("texts", ())) or tiff_exif.find_texts(
         source.exif, TEXTS
     )
@@ -210,8 +211,9 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
         pixels.reshape(shape),
         photometric=photometric,
         compression=compression,
-        extrasamples=source.tiff.get("extrasamples")
-        or (["unspecified" if source.tiff else "unassalpha"] * extra or None),
+        extrasamples=given
+        if given and len(given) == extra  # a damaged file may say otherwise
+        else ["unspecified" if source.tiff else "unassalpha"] * extra or None,
         resolution=resolution[0] if resolution else None,
         resolutionunit=resolution[1] if resolution else None,
         software=False,

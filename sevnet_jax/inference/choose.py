@@ -8,6 +8,7 @@ smooth noise, and is much the same in all channels.
 """
 
 import dataclasses
+import math
 
 import numpy as np
 from scipy import fft
@@ -35,9 +36,6 @@ COARSEST_ALONE, MORE_THAN_FINEST = 0.06, 4
 # of 160 photos with simulated camera noise passes.
 REST = 4.0
 NEARLY_ALL, NEARLY_NONE = 0.95, 0.04
-# Of the largest value, half a step of 8 bits. What is less may be rounding, all that
-# JPEG leaves of fine noise in flat places, and alike in all channels.
-ROUNDING = 0.002
 LEAST_POWER = 1e-4  # of that of the noisiest channel; below, a channel has no noise
 MOST_SAID = 99
 NAMES = {"independent": "independent channels", "shared": "colour, channel by channel"}
@@ -177,9 +175,10 @@ def measure_sharing(
 ) -> float:  # [H, W, C]
     """Returns how much of the noise the channels share, from 0 to 1 (all of it).
 
-    It is that of a band of frequencies, in the quietest of the blocks, and 0 where
-    these have no more than rounding. Channels without noise do not count: what one
-    channel has alone is all shared.
+    It is that of a band of frequencies, in the quietest of the blocks that have any.
+    Less than a step of 8 bits may be rounding, all that JPEG leaves of fine noise in
+    flat places, and alike in all channels. Channels without noise do not count: what
+    one channel has alone is all shared.
     """
     if image.shape[-1] == 1:
         return 0.0
@@ -188,8 +187,9 @@ def measure_sharing(
     noise = noise[..., power > LEAST_POWER * power.max()]
     # One half of the frequencies finds the blocks, or it would find those in which
     # channels happen to differ; the other half is measured.
-    power = np.square(noise[:, ::2]).sum((1, 2))
-    there = power > 0
+    half = noise[:, ::2]
+    power = np.square(half).sum((1, 2))
+    there = power > math.prod(half.shape[1:]) * _find_step(image) ** 2
     if np.count_nonzero(there) < FEWEST_BLOCKS:
         return 0.0
     wanted = max(FEWEST_BLOCKS, int(QUIETEST * np.count_nonzero(there)))
@@ -197,7 +197,7 @@ def measure_sharing(
     count = noise.shape[-1]
     noise = noise[quiet, 1::2].reshape(-1, count)
     spread = np.sqrt(np.square(noise).mean(0))
-    if not spread.all() or spread.max() < ROUNDING:
+    if not spread.all():
         return 0.0
     noise /= spread
     largest = np.linalg.eigvalsh(noise.T @ noise / len(noise))[-1]  # 1 to count
@@ -231,6 +231,13 @@ def reach_white_alike(image: np.ndarray) -> bool:  # [H, W, C]
 def are_empty(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [C]
     """Which channels have one value only."""
     return np.array([(c == c[0, 0]).all() for c in np.moveaxis(image, -1, 0)])
+
+
+def _find_step(image: np.ndarray) -> float:
+    """A step of 8 bits, relative to the largest value; floats have none."""
+    if image.dtype.kind == "f":
+        return 0.0
+    return clipping.find_white(image) / 255 / max(1, image.max(initial=0))
 
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:

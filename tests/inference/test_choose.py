@@ -210,13 +210,17 @@ def test_an_empty_channel_is_not_a_clipped_one(rng, value):
     assert choose(image, clipped=True).clipped
 
 
-def test_rounding_is_not_taken_for_noise_that_channels_share(rng):
-    ramp = 60 + np.add.outer(np.arange(160) / 7, np.arange(160) / 9)
-    offsets = np.array([0, 40, 90])
-    rounded = np.rint(ramp)[..., None] + offsets
-    assert measure_sharing(rounded) == 0
+@pytest.mark.parametrize("offsets", [(0, 40, 90), (0, 5, 9)], ids=["bright", "dark"])
+def test_rounding_is_not_taken_for_noise_that_channels_share(rng, offsets):
+    ramp = 20 + np.add.outer(np.arange(160) / 7, np.arange(160) / 9)
+    rounded = np.rint(ramp)[..., None] + np.array(offsets)
+    assert measure_sharing(rounded.astype(np.uint8)) == 0
+    assert measure_sharing(rounded) > 0.9  # of floats nobody knows the steps
     grain = rng.normal(0, 3, ramp.shape)
-    assert measure_sharing(np.rint(ramp + grain)[..., None] + offsets) > 0.9
+    noisy = np.rint(ramp + grain)[..., None] + np.array(offsets)
+    assert measure_sharing(noisy.astype(np.uint8)) > 0.9
+    noisy[:32] = rounded[:32]  # a quiet border does not hide it
+    assert measure_sharing(noisy.astype(np.uint8)) > 0.9
 
 
 def test_a_choice_says_why():

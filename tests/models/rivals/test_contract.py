@@ -110,4 +110,5 @@ def test_the_kit_finds_what_breaks_the_law(name, tmp_path, capsys):
     said = capsys.readouterr().out
     _, culprits = said.split("The law is broken by")
     assert ("DeformableConv" if name == "sadnet" else "Norm") in culprits
-    assert "=" in said  # of parts that keep it
+    rows = [line.split() for line in said.splitlines()]
+    assert any("=" in row and row[-1] == "yes" for row in rows)  # parts that keep it
