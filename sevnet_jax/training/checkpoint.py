@@ -33,7 +33,9 @@ class Checkpoints:
         self, folder: Path, keep_last: int, keep_every: int = 0, scored_on: str = ""
     ):
         """`scored_on` tells scores that can be compared from those of other images."""
-        self._folder, self._scored_on = folder.resolve(), scored_on
+        # The run's own folder: that of the checkpoints may be a link to elsewhere.
+        self._run, self._folder = folder.parent, folder.resolve()
+        self._scored_on = scored_on
         self._keep_last, self._keep_every = keep_last, keep_every
         self._orbax = ocp.StandardCheckpointer()
         self._thread: threading.Thread | None = None
@@ -81,7 +83,7 @@ class Checkpoints:
             if parallel.is_first():
                 write_manifest(part, step, score, arrays, self._scored_on)
                 part.rename(self._folder / str(step))
-                (self._folder.parent / SAVED).touch()
+                (self._run / SAVED).touch()
                 self._prune()
         except BaseException as error:  # raised again by `wait`
             self._error = error
@@ -140,7 +142,7 @@ class Checkpoints:
             found = "; ".join(f"step {step}: {fault}" for step, fault in faults.items())
             raise ValueError(
                 f"no checkpoint in {str(self._folder)!r} is undamaged ({found}); "
-                f"choose another --workdir, or delete {str(self._folder.parent)!r} "
+                f"choose another --workdir, or delete {str(self._run)!r} "
                 "to start over"
             )
         return None

@@ -32,6 +32,7 @@ from sevnet_jax.training.workdir import (
     check_fresh,
     claim,
     describe_start,
+    has_checkpoint,
     read_start,
     save_config,
 )
@@ -69,12 +70,12 @@ def train(
     # Now: what is written into the file later is not what is trained here.
     origin = config.remember(config_file) if config_file else None
     recipe = parallel.on_all(lambda: resolve_epochs(recipe))
-    begun = parallel.on_all(lambda: read_start(folder, recipe))
-    if not parallel.is_same(begun is None):
+    if not parallel.is_same(parallel.on_all(lambda: has_checkpoint(folder))):
         raise ValueError(
             f"the hosts do not see the same checkpoints in {str(folder)!r}; they need "
             "one disk"
         )
+    begun = parallel.on_all(lambda: read_start(folder, recipe))
     hashes = parallel.on_all(lambda: find_hashes(recipe, begun))
     if config_file and origin:
         # Numbers are compared one by one; code only by its file.

@@ -56,6 +56,18 @@ def test_what_was_saved_comes_back(open_checkpoints):
     chex.assert_trees_all_equal_dtypes(restored, make_state(7))
 
 
+def test_checkpoints_may_lie_elsewhere(open_checkpoints, folder, tmp_path):
+    (tmp_path / "disk" / "mine").mkdir(parents=True)
+    folder.symlink_to(tmp_path / "disk" / "mine")
+    save(open_checkpoints(), 5)
+    assert (tmp_path / checkpoint.SAVED).exists()
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["mine"]
+    (folder / "5" / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="undamaged") as caught:
+        open_checkpoints().restore(make_state(0))
+    assert f"or delete {str(tmp_path)!r} to start over" in str(caught.value)
+
+
 def test_nothing_comes_back_from_nothing(open_checkpoints):
     assert open_checkpoints().restore(make_state(0)) is None
 

@@ -170,11 +170,12 @@ def test_what_a_checkpoint_cannot_go_on_with_is_refused(tmp_path, name, before, 
 def test_a_start_that_is_cut_off_between_two_files_leaves_a_folder_to_go_on_in(
     tmp_path, monkeypatch
 ):
-    whole = workdir._write
+    whole, written = workdir._write, []
 
     def fail(path, content):
-        if path.name != "config.json":
+        if written:
             raise OSError("no space left")
+        written.append(path)
         whole(path, content)
 
     monkeypatch.setattr(workdir, "_write", fail)
