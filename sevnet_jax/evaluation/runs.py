@@ -170,7 +170,8 @@ def hash_code() -> list[str]:
     edited later does not run. So this is to be called before a long training, if that
     is scored by the same process.
     """
-    return [_hash_files(SOURCES.rglob("*.py")), _hash_files(_list_loaded())]
+    package = [path for path in SOURCES.rglob("*.py") if path.is_file()]
+    return [_hash_files(package), _hash_files(_list_loaded())]
 
 
 def _list_loaded() -> list[Path]:

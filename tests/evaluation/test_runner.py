@@ -144,6 +144,7 @@ def test_what_is_edited_after_it_was_loaded_does_not_count(tmp_path, monkeypatch
     source = tmp_path / "a.py"
     source.write_text("1")
     monkeypatch.setattr(runs, "SOURCES", tmp_path)
+    (tmp_path / ".#a.py").symlink_to("lock of an editor")
     before = runs.hash_code()
     source.write_text("2")
     assert runs.hash_code() == before
