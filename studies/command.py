@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from sevnet_jax.evaluation import runs
 from sevnet_jax.runtime import use_compilation_cache
 from sevnet_jax.training.loop import Diverged
 from studies import results, trainings
@@ -61,6 +62,7 @@ def run_study(
     use_compilation_cache()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        runs.hash_code()  # what is edited during a training is not what will score
         check(study, document)
         work()
     except (ValueError, OSError, Diverged) as error:
@@ -78,6 +80,13 @@ def check(study: Study, document: str | None) -> None:
     """Raises now what would be noticed after hours."""
     trainings.find_scenes(study)
     if any(study.out.glob("*.json")):
-        results.load(study.out)
+        wanted = trainings.name_photos(study)
+        for name, run in results.load(study.out).items():
+            others = [key for key in wanted if run.get(key, wanted[key]) != wanted[key]]
+            if others:
+                raise ValueError(
+                    f"{study.out / name}.json belongs to a run with other settings "
+                    f"({', '.join(others)}); give another --out"
+                )
     if document:
         results.replace_block(Path(document).read_text(encoding="utf-8"), "")

@@ -62,7 +62,6 @@ def train_and_score(
 ) -> list[Run]:
     """Returns the stages up to the best, which is scored; none if all diverged."""
     stages = stages or study.stages or len(results.STAGES)
-    runs.hash_code()  # now: what is edited during the training is not what will score
     found = train_stages(study, row, seed, stages, wanted)
     best = selection.find_best(found)
     up_to_best = found[: found.index(best) + 1] if best else []
@@ -102,8 +101,7 @@ def train_stage(study: Study, row: str, seed: int, earlier: Sequence[Run]) -> Ru
         "learning_rate": stage.learning_rate,
         "steps": stage.steps + (last["steps"] if last else 0),
         "preset": study.name_preset(row),
-        "photos": without_paths(study.photos),
-        "chosen_by": without_paths(study.held_out),
+        **name_photos(study),
     }
     done = find_done(study, run)
     if done:
@@ -118,6 +116,14 @@ def train_stage(study: Study, row: str, seed: int, earlier: Sequence[Run]) -> Ru
     run["means"] = {}
     results.write_run(study.out, run)
     return run
+
+
+def name_photos(study: Study) -> Run:
+    """Returns what the results of trained networks say of their photos."""
+    return {
+        "photos": without_paths(study.photos),
+        "chosen_by": without_paths(study.held_out),
+    }
 
 
 def find_done(study: Study, run: Run) -> Run | None:
@@ -149,6 +155,9 @@ def find_weights(study: Study, stages: Sequence[Run]) -> Path | None:
     folder = study.workdir / name_run(last)
     if not has_weights(folder) and not bring_back(study, last):
         start = find_weights(study, stages[: stages.index(last)])
+        if not workdir.has_checkpoint(folder):
+            # Its result says that it had ended: anew, what is refused otherwise.
+            (folder / checkpoint.SAVED).unlink(missing_ok=True)
         last["held_out"] = train_weights(study, last, start)
         scored = find_scored(last)
         if scored and scored != weights.load_weights(folder / weights.FILE).sha256:
@@ -201,8 +210,6 @@ def train_weights(study: Study, run: Run, start: Path | None) -> float | None:
     recipe = make_recipe(study, run["row"], run["seed"], run["stage"], start)
     folder = study.workdir / name_run(run)
     print(f"--- {folder.name}", file=sys.stderr)
-    if not (has_weights(folder) or workdir.has_checkpoint(folder)):
-        (folder / checkpoint.SAVED).unlink(missing_ok=True)  # or it would be refused
     state = train(recipe, folder, terminal=sys.stderr.isatty())
     if int(state.step) < recipe.steps:
         sys.exit("stopped; rerun the same command to resume")

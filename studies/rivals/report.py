@@ -35,18 +35,19 @@ def collect(runs: Mapping[str, Run], data: str) -> list[Row]:
 
 
 def find_keepers(chosen: Mapping[str, Run], data: str) -> list[Row]:
-    """Returns the ablation's rows that keep the law and were trained as ours was."""
-    ours = [
-        [run.get(key) for key in TRAINED_AS]
-        for run in chosen.values()
-        if run["row"] == OURS
-    ]
+    """Returns the ablation's rows that keep the law, trained and scored as ours was."""
+
+    def describe(run: Run) -> list:
+        images = {mean["images"] for mean in run["means"].get(data, {}).values()}
+        return [images, *(run.get(key) for key in TRAINED_AS)]
+
+    ours = [describe(run) for run in chosen.values() if run["row"] == OURS]
     trained = ablation.choose(results.load(ablation.RESULTS))
     keepers = {
         name: run
         for name, run in trained.items()
         if run["row"] in REFERENCE and data in run["means"]
-        if [run.get(key) for key in TRAINED_AS] in ours
+        if describe(run) in ours
     }
     return ablation.collect(keepers, data)
 

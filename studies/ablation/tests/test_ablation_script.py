@@ -171,7 +171,8 @@ def test_without_its_weights_a_figure_is_left_out(
     shutil.copytree(report.RESULTS, tmp_path / "out")
     (tmp_path / "out" / "figures" / "features.json").unlink()
     monkeypatch.setattr(run, "run_all", lambda *_: None)
-    assert run.main(argv) == 0
+    photos = [f"--photos={tmp_path}/CBSD432=4,{tmp_path}/train80=1"]
+    assert run.main([*argv, *photos, f"--held_out={tmp_path}/val20"]) == 0
     told = capsys.readouterr().err
     assert "no features.png: no weights of 1a_seed0_stage0, unet_relu" in told
     assert "curve" not in told  # is up to date

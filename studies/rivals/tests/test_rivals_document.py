@@ -56,6 +56,9 @@ def test_trainings_of_another_kind_do_not_tell_what_chance_does(runs):
     for key, value in (("photos", "own"), ("chosen_by", "own"), ("steps", 9)):
         assert report.find_keepers({"": {**ours, key: value}}, "Kodak24") == []
     assert report.find_keepers({"": ours}, "other") == []
+    noises = ours["means"]["Kodak24"]
+    fewer = {"Kodak24": {n: {**mean, "images": 23} for n, mean in noises.items()}}
+    assert report.find_keepers({"": {**ours, "means": fewer}}, "Kodak24") == []
     assert len(report.find_keepers({"": ours}, "Kodak24")) == 8
 
 

@@ -220,6 +220,36 @@ def test_a_stop_while_scoring_is_one_line_and_loses_nothing(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_other_photos_are_refused_before_anything_is_written(
+    study, asked, tmp_path, capsys
+):
+    assert run.main(study) == 0
+    before = {path: path.read_bytes() for path in tmp_path.glob("out/*.json")}
+    shutil.copytree(tmp_path / "set", tmp_path / "more")
+    others = ["--photos", str(tmp_path / "set"), "--test", str(tmp_path / "more")]
+    assert run.main([*study, *others]) == 2
+    assert "other settings (photos); give another --out" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.glob("out/*.json")} == before
+
+
+def test_an_unfinished_training_without_its_checkpoints_is_refused(
+    study, tmp_path, monkeypatch, capsys
+):
+    saved, there = tmp_path / "runs" / "sevnet_xs_seed0_stage0" / ".saved", []
+
+    def lose(recipe, folder, terminal):
+        there.append(saved.exists())
+        saved.parent.mkdir(parents=True, exist_ok=True)
+        saved.touch()
+        raise ValueError("its checkpoints are gone")
+
+    monkeypatch.setattr(trainings, "train", lose)
+    assert run.main(study) == 2
+    assert run.main(study) == 2
+    assert "its checkpoints are gone" in capsys.readouterr().err
+    assert there == [False, True]
+
+
 def test_mistakes_are_said_before_anything_is_trained(study, monkeypatch, capsys):
     monkeypatch.delattr(trainings, "train")
     for row in ("nafnet", "unet_relu_xs_wrapped"):
