@@ -4,6 +4,7 @@
 reduces 16-bit colour to 8 bit. Everything else goes through Pillow.
 """
 
+import errno
 import warnings
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ def read_picture(path: Path, most_pixels: int) -> Picture:
     except MemoryError:
         raise Refused("it does not fit into memory") from None
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise Refused("a damaged image: it points out of the file") from error
         if error.errno:
             raise
         raise Refused(f"a damaged image: {error}") from error

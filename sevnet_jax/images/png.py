@@ -47,7 +47,7 @@ def read_chunks(data: bytes) -> bytes:
 def encode(pixels: np.ndarray, source: Picture) -> bytes:
     """Returns a PNG file of 8 or 16 bit with what `source` says."""
     if pixels.dtype == np.uint16:
-        data = bytes(imagecodecs.png_encode(pixels))
+        data = bytes(imagecodecs.png_encode(np.ascontiguousarray(pixels)))
     else:
         buffer = io.BytesIO()
         Image.fromarray(pixels).save(buffer, "PNG")

@@ -170,7 +170,7 @@ def _resolution(page) -> tuple[tuple[float, float], int] | None:
     try:
         x, y = (page.tags[f"{axis}Resolution"].value for axis in "XY")
         unit = page.tags["ResolutionUnit"].value if "ResolutionUnit" in page.tags else 2
-        return (x[0] / x[1], y[0] / y[1]), int(unit)
+        return (x[0] / x[1], y[0] / y[1]), int(unit) if unit in (1, 2, 3) else 1
     except (KeyError, ZeroDivisionError):
         return None
 
@@ -210,6 +210,8 @@ def write(path: Path, pixels: np.ndarray, source: Picture) -> None:
         path,
         pixels.reshape(shape),
         photometric=photometric,
+        # Or tifffile would guess it where there are more channels than rows.
+        planarconfig="contig" if photometric == "rgb" else None,
         compression=compression,
         extrasamples=given
         if given and len(given) == extra  # a damaged file may say otherwise

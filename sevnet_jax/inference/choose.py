@@ -119,7 +119,8 @@ def choose(
     if noise == "auto":
         correlation = measure_correlation(seen, brightness=kind == "shared")
         most = CORRELATED[kind]
-        if kind == "colour" and sharing > NEARLY_ALL:
+        unsure = kind == "colour" and correlation <= most
+        if unsure and measure_sharing(seen, rounding=True) > NEARLY_ALL:
             # Differences of colours may have no noise to tell by.
             brightness = measure_correlation(seen, brightness=True)
             correlation, most = max(correlation, brightness), CORRELATED["shared"]
@@ -172,13 +173,14 @@ def measure_correlation(
 def measure_sharing(
     image: np.ndarray,
     band: np.ndarray = _FINE,
+    rounding: bool = False,
 ) -> float:  # [H, W, C]
     """Returns how much of the noise the channels share, from 0 to 1 (all of it).
 
     It is that of a band of frequencies, in the quietest of the blocks that have any.
-    Less than a step of 8 bits may be rounding, all that JPEG leaves of fine noise in
-    flat places, and alike in all channels. Channels without noise do not count: what
-    one channel has alone is all shared.
+    Less than a step of the file may be `rounding`, all that JPEG leaves of fine noise
+    in flat places, and alike in all channels; it does not count unless told. Channels
+    without noise do not count: what one channel has alone is all shared.
     """
     if image.shape[-1] == 1:
         return 0.0
@@ -189,7 +191,8 @@ def measure_sharing(
     # channels happen to differ; the other half is measured.
     half = noise[:, ::2]
     power = np.square(half).sum((1, 2))
-    there = power > math.prod(half.shape[1:]) * _find_step(image) ** 2
+    step = 0.0 if rounding else _find_step(image)
+    there = power > math.prod(half.shape[1:]) * step**2
     if np.count_nonzero(there) < FEWEST_BLOCKS:
         return 0.0
     wanted = max(FEWEST_BLOCKS, int(QUIETEST * np.count_nonzero(there)))
@@ -234,10 +237,11 @@ def are_empty(image: np.ndarray) -> np.ndarray:  # [H, W, C] -> [C]
 
 
 def _find_step(image: np.ndarray) -> float:
-    """A step of 8 bits, relative to the largest value; floats have none."""
+    """The file's step between values, relative to the largest; floats have none."""
     if image.dtype.kind == "f":
         return 0.0
-    return clipping.find_white(image) / 255 / max(1, image.max(initial=0))
+    # Files of 16 bits may hold pixels of 8.
+    return int(np.gcd.reduce(image, axis=None)) / max(1, image.max(initial=0))
 
 
 def _transform(image: np.ndarray, mix: np.ndarray) -> np.ndarray:

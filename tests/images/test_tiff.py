@@ -232,6 +232,50 @@ def test_bands_without_a_tag_that_counts_them_are_kept(rng, tmp_path, count):
     np.testing.assert_array_equal(found.pixels, pixels)
 
 
+@pytest.mark.parametrize("unit", [0, 9])
+def test_an_unknown_unit_of_resolution_does_not_cost_the_picture(rng, tmp_path, unit):
+    pixels = draw(rng, (6, 9, 3), "uint8")
+    given = {"photometric": "rgb", "resolution": (300, 300), "resolutionunit": 2}
+    tifffile.imwrite(tmp_path / "a.tif", pixels, **given)
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
+        tag = file.pages[0].tags["ResolutionUnit"]
+        file.filehandle.seek(tag.valueoffset)
+        file.filehandle.write(struct.pack("<H", unit))
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.tif", pixels, picture)
+    found = images.read_picture(tmp_path / "b.tif", MANY)
+    assert found.tiff["resolution"] == ((300, 300), 1)
+
+
+def test_more_channels_than_rows_are_written(rng, tmp_path):
+    pixels = draw(rng, (6, 9, 20), "uint8")
+    given = {"photometric": "rgb", "planarconfig": "contig"}
+    tifffile.imwrite(tmp_path / "a.tif", pixels, **given)
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
+    found = images.read_picture(tmp_path / "b.tif", MANY)
+    np.testing.assert_array_equal(found.pixels, pixels)
+
+
+def test_planes_of_16_bits_become_a_png(rng, tmp_path):
+    planes = draw(rng, (3, 6, 9), "uint16")
+    given = {"photometric": "rgb", "planarconfig": "separate"}
+    tifffile.imwrite(tmp_path / "a.tif", planes, **given)
+    picture = images.read_picture(tmp_path / "a.tif", MANY)
+    images.write_picture(tmp_path / "b.png", picture.pixels, picture)
+    found = images.read_picture(tmp_path / "b.png", MANY)
+    np.testing.assert_array_equal(found.pixels, np.moveaxis(planes, 0, -1))
+
+
+def test_a_place_out_of_the_file_is_damage(rng, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", draw(rng, (6, 9), "uint8"), bigtiff=True)
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
+        file.filehandle.seek(file.pages[0].tags["StripOffsets"].valueoffset)
+        file.filehandle.write(struct.pack("<Q", 2**62))
+    with pytest.raises(images.Refused, match="it points out of the file"):
+        images.read_picture(tmp_path / "a.tif", MANY)
+
+
 @pytest.mark.parametrize("kind", ["assocalpha", "unassalpha"])
 def test_alpha_is_alpha(rng, tmp_path, kind):
     tifffile.imwrite(

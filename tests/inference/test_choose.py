@@ -223,6 +223,24 @@ def test_rounding_is_not_taken_for_noise_that_channels_share(rng, offsets):
     assert measure_sharing(noisy.astype(np.uint8)) > 0.9
 
 
+def test_files_of_16_bits_have_finer_steps(rng):
+    ramp = 20 + np.add.outer(np.arange(160) / 7, np.arange(160) / 9)
+    grain = (ramp + rng.normal(0, 0.4, ramp.shape))[..., None] + np.array([0, 40, 90])
+    assert measure_sharing((257 * grain).astype(np.uint16)) > 0.9
+    rounded = (np.rint(grain) + rng.integers(0, 2, grain.shape)).astype(np.uint16)
+    as_8_bit = measure_sharing(rounded.astype(np.uint8))
+    assert measure_sharing(257 * rounded) == as_8_bit  # with the steps of 8 bits
+
+
+def test_a_smooth_jpeg_with_little_colour_is_a_cameras(rng):
+    smooth = 60 + 40 * np.sin(np.arange(256) / 40)[:, None] + np.zeros(256)
+    grain = rng.normal(0, 5, smooth.shape)
+    image = as_jpeg(np.rint(smooth + grain)[..., None].repeat(3, -1).astype("u1"), 75)
+    image = image.copy()
+    image[240:250, 200:240] = 255, 120, 0
+    assert choose(image).noise == "camera"
+
+
 def test_a_choice_says_why():
     text = str(Choice("grey", "camera", True, 2.71, 0))
     assert text == "grey, camera noise (correlation 2.7), clipping undone"

@@ -229,9 +229,9 @@ def test_a_part_that_says_nothing_is_measured():
     assert probe.find_law(Wide())
     assert probe.find_reach(nn.Conv(8, (3, 3), kernel_dilation=(5, 5))) == 5
     # Beyond the middle's distance from the border, in any direction.
-    assert probe.find_reach(nn.Conv(8, (3, 3), kernel_dilation=(18, 18))) is None
-    for padding in ((18, 0), (0, 18)):
-        one_side = nn.Conv(8, (2, 2), kernel_dilation=(18, 18), padding=(padding,) * 2)
+    assert probe.find_reach(nn.Conv(8, (3, 3), kernel_dilation=(26, 26))) is None
+    for padding in ((26, 0), (0, 26)):
+        one_side = nn.Conv(8, (2, 2), kernel_dilation=(26, 26), padding=(padding,) * 2)
         assert probe.find_reach(one_side) is None
     assert probe.find_reach(Shifted()) is None
     assert not probe.find_law(Shifted())
@@ -254,16 +254,26 @@ def test_limits_and_extremes_of_the_whole_image_are_found():
 
 def test_a_part_that_depends_on_the_place_has_no_reach():
     class Windows(nn.Module):
+        side: int
+
         def __call__(self, x):
-            rows = x.reshape(x.shape[0], -1, 3 if x.shape[1] % 3 == 0 else 2, 8)
+            rows = x.reshape(x.shape[0], -1, self.side, 8)
             return (rows - rows.mean(2, keepdims=True)).reshape(x.shape)
+
+    class Checked(nn.Module):
+        def __call__(self, x):
+            odd = jnp.indices(x.shape[1:3]).sum(0) % 2
+            return x * odd[None, ..., None].astype(x.dtype)
 
     class Fading(nn.Module):
         def __call__(self, x):
             return x * jnp.linspace(0, 1, x.shape[1])[None, :, None, None]
 
-    assert probe.find_reach(Windows()) is None
-    assert probe.find_reach(Fading()) is None
+    for part in (Windows(2), Windows(3), Checked(), Fading()):
+        assert probe.find_reach(part) is None
+        assert probe.find_law(part)
+    with pytest.raises(ValueError, match="Windows fails on 48x48 tokens"):
+        probe.find_reach(Windows(5))
 
 
 def test_a_network_that_is_told_something_needs_its_own_restore_tile():
