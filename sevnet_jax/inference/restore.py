@@ -2,8 +2,7 @@
 
 import collections
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,43 +65,47 @@ def restore_file(
         elif count != wanted:
             notes.append("its last channel as it is")
     if isinstance(denoiser, AutoDenoiser):
+        if count > 4:
+            channels = "independent"  # in files, they are the last axis for certain
         said: dict[str, Any] = {
             "noise": noise,
             "channels": channels,
             "clipped": clipped,
         }
         pages = pixels if pixels.ndim == 4 else pixels[None]
-        choices = [denoiser.choose(page, **said) for page in pages]
-        notes.append(describe_choices(choices))
-        used = denoiser.find_denoiser(choices[0])
-        passes = sum(choice.passes for choice in choices) / len(choices)
-        restore = (
-            functools.partial(restore_pages, denoiser, choices=choices)
-            if pixels.ndim == 4
-            else functools.partial(denoiser.restore, choice=choices[0])
-        )
+        choice = denoiser.choose(pages[0], **said)
+        used, passes = denoiser.find_denoiser(choice), choice.passes
     else:
         used, passes = denoiser, len(denoiser.choose_channels(count))
-        restore = functools.partial(denoiser, clipped=clipped)
         if denoiser.weights.model.channels == 3 and is_grey(pixels):
             notes.append("grey, and these weights are for colour: they remove little")
-    announce(used, round(pixels.size // count * passes))
-    restored = restore(pixels, progress=progress, **options)
+    announce(used, pixels.size // count * passes)
+    options["progress"] = progress
+    if not isinstance(denoiser, AutoDenoiser):
+        restored = denoiser(pixels, clipped=clipped, **options)
+    elif pixels.ndim == 4:
+        restored, choices = restore_pages(denoiser, pixels, said, **options)
+        notes.append(describe_choices(choices))
+    else:
+        restored = denoiser.restore(pixels, choice, **options)
+        notes.append(str(choice))
     return Restored(picture, restored, tuple(notes))
 
 
 def restore_pages(
     denoiser: AutoDenoiser,
     pages: np.ndarray,
+    said: Mapping[str, Any],
     *,
-    choices: Sequence[Choice],
     progress: Progress = iter,
     **options: Any,
-) -> np.ndarray:  # [N, H, W, C] -> the same
-    """Restores each page as was chosen for it."""
-    chosen = progress([*zip(pages, choices, strict=True)])
-    restored = [denoiser.restore(page, choice, **options) for page, choice in chosen]
-    return np.stack(restored)
+) -> tuple[np.ndarray, list[Choice]]:  # [N, H, W, C] -> the same
+    """Restores each page as it needs, given what was said; returns what was chosen."""
+    restored, choices = [], []
+    for page in progress(pages):
+        choices.append(denoiser.choose(page, **said))
+        restored.append(denoiser.restore(page, choices[-1], **options))
+    return np.stack(restored), choices
 
 
 def describe_choices(choices: Sequence[Choice]) -> str:

@@ -8,7 +8,9 @@ from scipy import ndimage
 
 from sevnet_jax import images
 from sevnet_jax.inference import command
+from sevnet_jax.inference.automatic import load
 from sevnet_jax.inference.denoiser import Denoiser
+from sevnet_jax.inference.restore import restore_file
 
 
 def write_bands(rng, path, count, extra, photometric="minisblack"):
@@ -42,6 +44,33 @@ def test_each_page_of_a_stack_has_a_choice_and_all_are_counted(rng, tmp_path, ca
     assert "2 pages: colour, white noise; 1 page: colour, camera noise" in said
     after = tifffile.imread(tmp_path / "stack_denoised.tif")
     assert (after.std((1, 2, 3)) < 0.5 * white.std((1, 2, 3))).all()
+
+
+def test_options_and_the_bar_reach_each_page(rng, tmp_path):
+    denoiser = load()
+    pages = rng.integers(0, 256, (3, 24, 32, 3), np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", pages, photometric="rgb")
+    shown = []
+
+    def show(parts):
+        for part in parts:
+            shown.append(part)
+            yield part
+
+    files = tmp_path / "a.tif", tmp_path / "b.tif"
+    options = {"max_pixels": 10**6, "ensemble": True}
+    found = restore_file(denoiser, *files, progress=show, **options)
+    assert len(shown) == 3
+    for page, restored in zip(pages, found.pixels, strict=True):
+        np.testing.assert_array_equal(restored, denoiser(page, ensemble=True))
+
+
+def test_many_bands_of_few_rows_are_no_mistake(rng, tmp_path, capsys):
+    pixels = rng.integers(0, 256, (3, 40, 6), np.uint8)
+    given = {"photometric": "minisblack", "planarconfig": "contig"}
+    tifffile.imwrite(tmp_path / "a.tif", pixels, **given)
+    assert command.main([str(tmp_path / "a.tif")]) == 0
+    assert "independent channels" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
