@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import ndimage
 
 from sevnet_jax import metrics
 from sevnet_jax.data import noise
@@ -175,6 +176,19 @@ def test_smoothed_noise_is_that_of_a_camera_that_smooths_colour_most():
     assert 0.3 < 255 / 20 * np.std(grey - clean[..., :1]) < 1
     still = noise.sample(noise.parse("smoothed:gaussian:0"), clean, seed=0)
     np.testing.assert_array_equal(still, clean)
+
+
+def test_a_camera_smooths_by_as_much_as_the_docs_say(monkeypatch):
+    used = []
+    monkeypatch.setattr(
+        ndimage, "gaussian_filter", lambda x, widths, **_: used.append(widths[0]) or x
+    )
+    clean = np.full((16, 16, 3), 0.5, np.float32)
+    for seed in range(200):
+        noise.sample(noise.parse("smoothed:gaussian:20"), clean, seed=seed)
+    bright, colour = np.reshape(used, (-1, 2)).T
+    assert 0.75 < bright.max() < 0.8
+    assert 2.9 < colour.max() < 3.0
 
 
 @pytest.mark.parametrize(

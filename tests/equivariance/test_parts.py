@@ -173,7 +173,7 @@ class Tiny(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        tiny = (x * 2.0**-24).astype(jnp.float16)
+        tiny = (x * 2.0**-20).astype(jnp.float16)
         return layers.identity(name="part")(tiny).astype(x.dtype)
 
 

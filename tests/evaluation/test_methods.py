@@ -7,6 +7,7 @@ import sevnet_jax
 from sevnet_jax import metrics
 from sevnet_jax.data import noise
 from sevnet_jax.evaluation import methods
+from sevnet_jax.inference.choose import Choice
 from sevnet_jax.weights import load_weights, save_weights
 
 
@@ -86,6 +87,8 @@ def test_weights_by_name_file_or_the_folder_of_their_run(write_weights):
         assert len(method.provenance["weights_sha256"]) == 64
         # On GPUs and TPUs, tables must not depend on how products are rounded.
         assert method.denoiser.program.precision == "highest"
+    chosen = methods._open_automatic().find_denoiser(Choice("colour", "white", False))
+    assert chosen.program.precision == "highest"
 
 
 def test_labels_are_as_long_as_need_be(write_weights):

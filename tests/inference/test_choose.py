@@ -57,6 +57,23 @@ def test_correlated_noise_is_a_cameras(rng, correlate):
     assert choose(correlate(draw_noise(rng))).noise == "camera"
 
 
+@pytest.mark.parametrize(
+    ("channels", "white", "camera"),
+    [(1, (1.4, 1.7), (1.8, 2.1)), (3, (2, 2.4), (2.6, 3))],
+)
+def test_grey_images_may_have_less_correlation_than_colour(
+    rng, channels, white, camera
+):
+    pattern = rng.standard_normal((256, 256, channels))
+    for noise, (low, high) in {"white": white, "camera": camera}.items():
+        for width in np.arange(0.3, 0.6, 0.005):
+            smoothed = ndimage.gaussian_filter(pattern, (width, width, 0))
+            image = np.rint(128 + 30 * smoothed).clip(0, 255).astype(np.uint8)
+            if low < measure_correlation(image) < high:
+                break
+        assert choose(image).noise == noise
+
+
 @pytest.mark.parametrize("measure", [measure_correlation, measure_sharing])
 def test_the_unit_does_not_matter(rng, measure):
     image = ndimage.uniform_filter(rng.uniform(size=(64, 64, 3)), (2, 2, 0))
