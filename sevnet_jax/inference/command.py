@@ -238,7 +238,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "of a TIFF)")  # fmt: skip
     add("--clipped", choices=[*CLIPPED], default="auto", help="undo the clipping of "
         "noise at black and white (auto, the default: in 8 and 16-bit images with "
-        "strong white noise)")  # fmt: skip
+        "white noise above 4 of 255)")  # fmt: skip
     add(
         "--translator",
         metavar="FILE",
