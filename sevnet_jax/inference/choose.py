@@ -119,12 +119,12 @@ def choose(
     if noise == "auto":
         correlation = measure_correlation(seen, brightness=kind == "shared")
         most = CORRELATED[kind]
-        unsure = kind == "colour" and correlation <= most
-        if unsure and measure_sharing(seen, rounding=True) > NEARLY_ALL:
+        if kind == "colour" and (correlation is None or sharing > NEARLY_ALL):
             # Differences of colours may have no noise to tell by.
             brightness = measure_correlation(seen, brightness=True)
-            correlation, most = max(correlation, brightness), CORRELATED["shared"]
-        noise = "white" if correlation <= most else "camera"
+            found = [c for c in (correlation, brightness) if c is not None]
+            correlation, most = max(found, default=None), CORRELATED["shared"]
+        noise = "white" if correlation is None or correlation <= most else "camera"
     if clipped == "auto" and noise == "camera":
         clipped = False  # see clipping.py
     if clipped == "auto" and kind == "shared" and not reach_white_alike(seen):
@@ -149,11 +149,11 @@ def find_kind(image: np.ndarray, channels: str = "auto") -> str:
 def measure_correlation(
     image: np.ndarray,
     brightness: bool = False,
-) -> float:  # [H, W, 1 or 3]
+) -> float | None:  # [H, W, 1 or 3]
     """Returns the power of coarse over fine noise, of colours in their difference.
 
-    It is 1 for white noise, whatever its level and unit, and if there is too little of
-    the image to tell. Differences of colours have little content, so that most blocks
+    It is 1 for white noise, whatever its level and unit; None if there is too little
+    noise to tell. Differences of colours have little content, so that most blocks
     show the noise. Grey images, and the `brightness` of others, show it where they are
     smoothest.
     """
@@ -163,9 +163,11 @@ def measure_correlation(
         mix, coarse, typical = _DIFFERENCE, _COARSEST, 0.5
     power = np.square(_transform(image, mix))[..., 0]
     fine, coarse = (power[:, band].mean(1) for band in (_FINE, coarse))
-    there = fine > 0  # a flat block has no noise
+    # A flat block has no noise, and less than a step of the file may be rounding, which
+    # is white: all that JPEG leaves in the flat places of a photo.
+    there = (fine > 0) & (coarse > np.square(mix).sum() * _find_step(image) ** 2)
     if np.count_nonzero(there) < FEWEST_BLOCKS:
-        return 1.0
+        return None
     low, high = (np.quantile(p[there], typical) for p in (fine, coarse))
     return max(1.0, float(high / low))
 
@@ -173,14 +175,13 @@ def measure_correlation(
 def measure_sharing(
     image: np.ndarray,
     band: np.ndarray = _FINE,
-    rounding: bool = False,
 ) -> float:  # [H, W, C]
     """Returns how much of the noise the channels share, from 0 to 1 (all of it).
 
     It is that of a band of frequencies, in the quietest of the blocks that have any.
-    Less than a step of the file may be `rounding`, all that JPEG leaves of fine noise
-    in flat places, and alike in all channels; it does not count unless told. Channels
-    without noise do not count: what one channel has alone is all shared.
+    Less than a step of the file may be rounding, which is alike in all channels in flat
+    places of JPEG files. Channels without noise do not count: what one channel has
+    alone is all shared.
     """
     if image.shape[-1] == 1:
         return 0.0
@@ -191,8 +192,7 @@ def measure_sharing(
     # channels happen to differ; the other half is measured.
     half = noise[:, ::2]
     power = np.square(half).sum((1, 2))
-    step = 0.0 if rounding else _find_step(image)
-    there = power > math.prod(half.shape[1:]) * step**2
+    there = power > math.prod(half.shape[1:]) * _find_step(image) ** 2
     if np.count_nonzero(there) < FEWEST_BLOCKS:
         return 0.0
     wanted = max(FEWEST_BLOCKS, int(QUIETEST * np.count_nonzero(there)))
@@ -217,11 +217,13 @@ def is_shared(image: np.ndarray, sharing: float) -> bool:  # [H, W, 3]
     alone = 1 - measure_sharing(image, _COARSEST)
     if sharing <= SHARED or alone >= COARSEST_ALONE + MORE_THAN_FINEST * (1 - sharing):
         return False
-    if measure_correlation(image, brightness=True) > CORRELATED["shared"]:
+    brightness = measure_correlation(image, brightness=True)
+    if brightness is not None and brightness > CORRELATED["shared"]:
         return False
     if sharing > NEARLY_ALL and alone < NEARLY_NONE:
         return True
-    return measure_correlation(image) <= REST
+    rest = measure_correlation(image)
+    return rest is None or rest <= REST
 
 
 def reach_white_alike(image: np.ndarray) -> bool:  # [H, W, C]
