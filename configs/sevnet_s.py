@@ -9,7 +9,7 @@ The first stage has many small patches, with which training soon leaves the plat
 linear filters. The second has large patches, in which the network sees less border.
 The stages wide and grey continue from its weights; wide_second, wide_third and
 wide_fourth each from those of the one before; camera from those of wide_third,
-grey_camera from those of grey:
+camera_second from those of camera, grey_camera from those of grey:
 
 python train.py --config configs/sevnet_s.py:wide --config.init_weights=runs/s2 \
     --config.data.source=FOLDER --workdir runs/wide
@@ -94,6 +94,14 @@ STAGES["camera"] = {
     },
     "optimizer": DECIBELS,
     "watch": {"noises": ("isp", "isp_wide", "jpeg:gaussian:20", "gaussian:0")},
+}
+STAGES["camera_second"] = {
+    **STAGES["camera"],
+    "seed": 13,
+    "data": {
+        **STAGES["camera"]["data"],
+        "noise": f"one_of:{'+'.join((*NOT_WHITE, 'gaussian:0', 'gaussian:0-10'))}",
+    },
 }
 STAGES["grey_camera"] = {**STAGES["camera"], "seed": 10, "steps": 3500}
 

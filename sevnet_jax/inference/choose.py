@@ -164,8 +164,10 @@ def measure_correlation(
     power = np.square(_transform(image, mix))[..., 0]
     fine, coarse = (power[:, band].mean(1) for band in (_FINE, coarse))
     # A flat block has no noise, and less than a step of the file may be rounding, which
-    # is white: all that JPEG leaves in the flat places of a photo.
-    there = (fine > 0) & (coarse > np.square(mix).sum() * _find_step(image) ** 2)
+    # is white: all that JPEG leaves in the flat places of a photo. Both bands decide,
+    # or blocks with much of one by chance would look correlated.
+    least = np.square(mix).sum() * _find_step(image) ** 2
+    there = (fine > 0) & (fine + coarse > 2 * least)
     if np.count_nonzero(there) < FEWEST_BLOCKS:
         return None
     low, high = (np.quantile(p[there], typical) for p in (fine, coarse))

@@ -47,7 +47,8 @@ def restore_file(
     """Returns what `source` becomes, if a file like `target` can hold it.
 
     `announce` is called with the denoiser before the work begins, and with how many
-    pixels it will see: channels that are restored one by one count each.
+    pixels it will see: channels that are restored one by one count each, and of a
+    stack, all pages count as the first.
     `noise` and `channels` are for a denoiser that chooses; `options` are `Denoiser`'s.
     """
     picture = images.read_picture(source, max_pixels)

@@ -48,7 +48,7 @@ def _probe(part: nn.Module) -> tuple[int | None, bool]:
     tokens = jax.ShapeDtypeStruct(shape, np.float32)
     try:
         shapes = jax.eval_shape(lambda x: part.init(jax.random.key(0), x), tokens)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # libraries raise errors of many kinds
         raise ValueError(
             f"{type(part).__name__} fails on {SIDE}x{SIDE} tokens, with which its "
             f"reach and its law are measured; it must declare both: {error}"
@@ -78,7 +78,7 @@ def _probe(part: nn.Module) -> tuple[int | None, bool]:
     for cut in (np.s_[:, 1:], np.s_[:, :, 1:]):
         try:
             shifted = np.asarray(run(params, x[cut]))
-        except (TypeError, ValueError):
+        except Exception:  # libraries raise errors of many kinds
             return None, law
         gap = np.abs(shifted - before[cut])[inner].max()
         if gap > ROUNDING * np.abs(before).max():
