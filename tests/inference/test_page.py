@@ -32,7 +32,7 @@ def test_what_was_chosen_is_said(photos, tmp_path):
     _, text = page.try_restore(
         denoiser, str(photos / "a.png"), tmp_path, max_pixels=10_000
     )
-    assert "colour, white noise (correlation 1.0)" in text
+    assert "; colour, white noise, clipping undone" in text
 
 
 def test_progress_and_size_are_announced(answer, photos):
