@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from studies.means import BEYOND, OOD
 from studies.results import Row
 
 CONFIDENCE = 0.95
+COLUMNS = 120  # of Markdown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +87,12 @@ def compare_kinds(broken: Sequence[Row], keep: Sequence[Row]) -> str:
         gap, p = test(metric, over)
         parts.append(f"{gap:+{digits}}{unit} in the {over} (p = {p:.2g})")
     names = [", ".join(row.name for row in kind) for kind in (broken, keep)]
-    return (
+    text = (
         f"Rows that break the law ({names[0]}) minus those that keep it ({names[1]}), "
         f"medians: {', '.join(parts)}; Mann-Whitney's exact p, two-sided, one value a "
-        "row.\n"
+        "row."
     )
+    return textwrap.fill(text, COLUMNS, break_on_hyphens=False) + "\n"
 
 
 def format_gap(value: float) -> str:

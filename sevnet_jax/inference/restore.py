@@ -73,8 +73,8 @@ def restore_file(
             "channels": channels,
             "clipped": clipped,
         }
-        pages = pixels if pixels.ndim == 4 else pixels[None]
-        choice = denoiser.choose(pages[0], **said)
+        first = pixels[0] if pixels.ndim == 4 else pixels
+        choice = denoiser.choose(first, **said)
         used, passes = denoiser.find_denoiser(choice), choice.passes
     else:
         used, passes = denoiser, len(denoiser.choose_channels(count))

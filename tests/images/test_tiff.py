@@ -247,24 +247,24 @@ def test_an_unknown_unit_of_resolution_does_not_cost_the_picture(rng, tmp_path, 
     assert found.tiff["resolution"] == ((300, 300), 1)
 
 
-def test_more_channels_than_rows_are_written(rng, tmp_path):
-    pixels = draw(rng, (6, 9, 20), "uint8")
-    given = {"photometric": "rgb", "planarconfig": "contig"}
+@pytest.mark.parametrize(
+    ("shape", "dtype", "layout", "target"),
+    [
+        ((6, 9, 20), "uint8", "contig", "b.tif"),  # more channels than rows
+        ((3, 6, 9), "uint16", "separate", "b.png"),
+    ],
+)
+def test_any_order_of_channels_can_be_written(
+    rng, tmp_path, shape, dtype, layout, target
+):
+    pixels = draw(rng, shape, dtype)
+    given = {"photometric": "rgb", "planarconfig": layout}
     tifffile.imwrite(tmp_path / "a.tif", pixels, **given)
     picture = images.read_picture(tmp_path / "a.tif", MANY)
-    images.write_picture(tmp_path / "b.tif", picture.pixels, picture)
-    found = images.read_picture(tmp_path / "b.tif", MANY)
-    np.testing.assert_array_equal(found.pixels, pixels)
-
-
-def test_planes_of_16_bits_become_a_png(rng, tmp_path):
-    planes = draw(rng, (3, 6, 9), "uint16")
-    given = {"photometric": "rgb", "planarconfig": "separate"}
-    tifffile.imwrite(tmp_path / "a.tif", planes, **given)
-    picture = images.read_picture(tmp_path / "a.tif", MANY)
-    images.write_picture(tmp_path / "b.png", picture.pixels, picture)
-    found = images.read_picture(tmp_path / "b.png", MANY)
-    np.testing.assert_array_equal(found.pixels, np.moveaxis(planes, 0, -1))
+    images.write_picture(tmp_path / target, picture.pixels, picture)
+    found = images.read_picture(tmp_path / target, MANY)
+    expected = np.moveaxis(pixels, 0, -1) if layout == "separate" else pixels
+    np.testing.assert_array_equal(found.pixels, expected)
 
 
 def test_a_place_out_of_the_file_is_damage(rng, tmp_path):

@@ -141,9 +141,10 @@ def test_the_kinds_are_compared_by_ranks(write_run, runs):
     # The lowest three of six, in one of twenty ways.
     text = report.compare_kinds(rows, ["1h", "2d"])
     assert text.startswith("Rows that break the law (1d, 1f, 2e) minus those that keep")
-    gap = 23 - 25  # of the medians
-    assert f"{gap:+.2f} dB in the mean of 16 (p = {2 / 20:.2g})" in text
-    assert "+0.0000 of SSIM in the mean of 16 (p = 1)" in text
+    assert max(len(line) for line in text.splitlines()) <= 120
+    gap, line = 23 - 25, " ".join(text.split())  # of the medians
+    assert f"{gap:+.2f} dB in the mean of 16 (p = {2 / 20:.2g})" in line
+    assert "+0.0000 of SSIM in the mean of 16 (p = 1)" in line
     assert report.compare_kinds(rows, ["1h"]) in report.format_study(runs)
     assert report.compare_kinds(rows[:2], []) == ""
 
